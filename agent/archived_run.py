@@ -23,10 +23,10 @@ from ..core.journal import of
 from ..core.text import digest_of, first_line
 from ..core.turn_record import AttemptRecord
 from .turn import NO_KERNEL, SIGNIFICANT, latest_turns
+from .workbench import FINAL, START_BESIDE
 
 CAUSE = 300
 """Characters of a failure's cause."""
-START, FINAL = "start", "final"
 
 
 def run_id(run: RunRecord, first: Trial) -> str:
@@ -95,10 +95,11 @@ def _improvement(records: Sequence[Record], turns: Sequence[TurnRecord]) -> Impr
     if finished is None or not finished.verified:
         return None
     trials = list(of(records, Trial))
-    start = next((trial.evaluation for trial in trials if trial.origin == START), None)
     # Several kernels may have had their final check; the reported one is recognized by its time.
     finals = [trial.evaluation for trial in trials if trial.origin == FINAL]
     final = next((x for x in reversed(finals) if x.latency_ms and x.latency_ms == finished.best.latency_ms), None)
+    beside = [trial.evaluation for trial in trials if trial.origin == START_BESIDE]
+    start = next((x for x in reversed(beside) if final is not None and x.reference == final.reference), None)
     if start is None or final is None:
         return None
     gain = Gain.between(start, final, finished.device)

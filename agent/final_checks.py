@@ -1,15 +1,16 @@
-"""The last checks of a run's fastest kernels: each in a fresh process, made again while other processes disturb it."""
+"""The last checks of a run's fastest kernels, timed beside the start, and again while other processes disturb that."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
-from ..core import Config, Evaluation
+from ..core import Evaluation, Kernel, Speedup
 from .population import Population
 from .stopping import StoppingCriteria
 from .turn import Candidate
-from .workbench import Workbench
+from .workbench import LastCheck, Workbench
 
 CHECKS = 3
 """How often a kernel's final check is made at most while other processes disturb it."""
@@ -18,24 +19,32 @@ CHECKS = 3
 class FinalChecks:
     """Checks the best of a population, and replaces its earlier measurement by the check's."""
 
-    def __init__(self, workbench: Workbench, population: Population, criteria: StoppingCriteria) -> None:
+    def __init__(self, workbench: Workbench, population: Population, criteria: StoppingCriteria, start: Kernel) -> None:
         self.refusal: str | None = None
         """Why the latest kernel that was refused does not count."""
         self._workbench = workbench
         self._population = population
         self._criteria = criteria
+        self._start = start
         # The result of a kernel's last check, by its digest.
-        self._finals: dict[str, Evaluation] = {}
+        self._finals: dict[str, LastCheck] = {}
         self._checks: Counter[str] = Counter()
         # Disturbed checks that are made again.
-        self._repeated: dict[str, Evaluation] = {}
+        self._repeated: dict[str, LastCheck] = {}
 
-    def winner(self) -> Candidate | None:
-        """Return the fastest kernel that passes; None where none does."""
+    def winner(self) -> tuple[Kernel, LastCheck] | None:
+        """Return the fastest kernel that passes, and its check; None where none does.
+
+        It is the start where nothing is faster beyond doubt: of many noisy trials one always looks faster.
+        """
         while (best := self._population.best) is not None:
             self.renew()
             if not self._disturbed(self._check(best)) and self._is_final(best):
-                return best
+                check = self._check(best)
+                if best.kernel.digest == self._start.digest or faster(check):
+                    return best.kernel, check
+                self.refusal = self._refusal(LastCheck(check.start, check.start))
+                return None if self.refusal else (self._start, LastCheck(check.start, check.start))
         return None
 
     def confirms(self, reached: Callable[[Evaluation], bool]) -> bool:
@@ -50,21 +59,21 @@ class FinalChecks:
                 return best.evaluation.contention is None
         return False
 
-    def _check(self, best: Candidate) -> Evaluation:
+    def _check(self, best: Candidate) -> LastCheck:
         """Return the kernel's last check, and make it when there is none."""
         digest = best.kernel.digest
         if digest not in self._finals:
-            found = self._workbench.evaluate(best.kernel, Config(), "final", again=True)
-            before = self._repeated.pop(digest, found)
+            made = self._workbench.check_last(best.kernel, self._start)
+            before = self._repeated.pop(digest, made)
             # Of several disturbed ones the least disturbed counts; one that fails counts in any case.
-            keep = found.speedup is not None and (found.contention or 0.0) > (before.contention or 0.0)
-            self._finals[digest] = before if keep else found
+            keep = made.found.speedup is not None and (made.contention or 0.0) > (before.contention or 0.0)
+            self._finals[digest] = before if keep else made
             self._checks[digest] += 1
         return self._finals[digest]
 
-    def _disturbed(self, final: Evaluation) -> bool:
+    def _disturbed(self, check: LastCheck) -> bool:
         """Return whether other processes disturbed a check, and it may be repeated."""
-        return final.contention is not None and self._checks[final.kernel_digest] < CHECKS
+        return check.contention is not None and self._checks[check.found.kernel_digest] < CHECKS
 
     def renew(self) -> None:
         """Let the disturbed checks be made again."""
@@ -73,9 +82,32 @@ class FinalChecks:
 
     def _is_final(self, best: Candidate) -> bool:
         """Return whether these metrics are those of the kernel's last check; if not, replace them by the check's."""
-        final = self._check(best)
-        self.refusal = self._criteria.refusal(final) or self.refusal
-        if best.evaluation is final:
+        check = self._check(best)
+        refusal = self._refusal(check)
+        self.refusal = refusal or self.refusal
+        if best.evaluation is check.found:
             return True
-        self._population.update(best, final if self._criteria.refusal(final) is None else None)
+        self._population.update(best, check.found if refusal is None else None)
         return False
+
+    def _refusal(self, check: LastCheck) -> str | None:
+        """Return why a checked kernel does not count; what it may not lose is what the start had beside it."""
+        criteria = self._criteria if check.start.latency_ms is None else replace(self._criteria, start=check.start)
+        return criteria.refusal(check.found)
+
+
+def faster(check: LastCheck) -> bool:
+    """Return whether the kernel is faster than the start beyond doubt, or that one cannot be measured any more."""
+    if check.start.latency_ms is None:
+        return True
+    gain = gain_of(check.start, check.found)
+    return gain is not None and gain.low > 1.0
+
+
+def gain_of(start: Evaluation, found: Evaluation) -> Speedup | None:
+    """Return how many times as fast as the start a kernel is; None unless one run timed both."""
+    if start.measurement is None or found.measurement is None or start.reference != found.reference:
+        return None
+    if start.kernel_digest == found.kernel_digest:
+        return Speedup(ratio=1.0, low=1.0, high=1.0)
+    return Speedup.between(start.measurement, found.measurement)

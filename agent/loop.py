@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from ..core import Budget, Config, Evaluation, Kernel, Profile
+from ..core import Budget, Config, Evaluation, Kernel, Profile, Speedup
 from ..core.baselines import STRICT, against_text
 from ..core.verdict import NOT_REPLAYED
 from .analysis import Category, analyse
 from .batch import Batch, search
-from .final_checks import FinalChecks
+from .final_checks import FinalChecks, gain_of
 from .lane import Lane
 from .observer import LoopObserver
 from .parallel import raise_any, run_parallel
@@ -31,6 +31,7 @@ class Outcome:
     """The result of a run."""
 
     start: Evaluation
+    """As it was timed beside the best kernel; its first evaluation where no kernel passed the last check."""
     kernel: Kernel
     """The best kernel, its parameters bound; the start kernel when nothing was better."""
     best: Evaluation
@@ -44,6 +45,16 @@ class Outcome:
     trials: int = 0
     """Evaluations until the loop ended, as a limit on trials counts them: of first kernels, of turns, and of what
     seemed to reach the target."""
+
+    @property
+    def gain(self) -> Speedup | None:
+        """How many times as fast as the start the best kernel is, as one run timed both; None where none did."""
+        return gain_of(self.start, self.best) if self.verified else None
+
+    @property
+    def faster(self) -> bool:
+        """Whether the best kernel is verified, and faster than the start beyond doubt."""
+        return self.verified and self.best.kernel_digest != self.start.kernel_digest
 
     def reached(self, target: float, against: str = STRICT) -> bool:
         """Return whether the verified speedup over a baseline is at least the target."""
@@ -112,7 +123,7 @@ class Optimization:
             stopped = f"the start kernel, {start.status}: {start.message or missing}"
             return Outcome(start, self.kernel, start, (), stopped, verified=start.ok, trials=self.workbench.trials)
         self.workbench.start, self.criteria = start, replace(self.criteria, start=start)
-        self._checks = FinalChecks(self.workbench, self._population, self.criteria)
+        self._checks = FinalChecks(self.workbench, self._population, self.criteria, self.kernel)
         self._population.add([Candidate(self.kernel, start), *self._evaluated_others()])
         profile = self.workbench.profile()
         self.observer.started(start, profile)
@@ -199,7 +210,7 @@ class Optimization:
         self._population.add([turn.found for turn in turns if turn.found is not None])
         for turn in turns:
             if before is not None and turn.found is not None and turn.found is self._population.best:
-                turn = replace(turn, improved=True, gain=before.latency_ms / turn.found.latency_ms)
+                turn = replace(turn, improved=True, gain=turn.found.gain_over(before))
             self.turns.append(turn)
             self._keep(turn)
             self.observer.turn_ended(turn)
@@ -243,8 +254,10 @@ class Optimization:
     def _finish(self, start: Evaluation, stopped: str) -> Outcome:
         """Return the outcome with the fastest kernel that passes its last check."""
         turns, trials = tuple(self.turns), self.workbench.trials
-        if (best := self._checks.winner()) is not None:
-            return Outcome(start, best.kernel, best.evaluation, turns, stopped, True, self._cut_short, trials)
+        if (winner := self._checks.winner()) is not None:
+            kernel, check = winner
+            beside = check.start if check.start.latency_ms is not None else start
+            return Outcome(beside, kernel, check.found, turns, stopped, True, self._cut_short, trials)
         stopped, refusal = "no kernel passed the final check", self._checks.refusal
         if refusal is not None:
             advice = " (`require_replay` accepts such kernels)" if NOT_REPLAYED in refusal else ""

@@ -67,6 +67,14 @@ class Candidate:
         """Median time in milliseconds."""
         return self.evaluation.latency_ms or float("inf")
 
+    def gain_over(self, other: Candidate) -> float:
+        """Return about how many times as fast as another one it is: the machine may have changed between both runs.
+
+        So their speedups over the reference are compared, each of which one run measured.
+        """
+        own, others = self.evaluation.speedup, other.evaluation.speedup
+        return own.ratio / others.ratio if own and others else other.latency_ms / self.latency_ms
+
     def beats(self, other: Candidate) -> bool:
         """Return whether it is faster by more than noise."""
         return other.latency_ms > SIGNIFICANT * self.latency_ms
@@ -90,7 +98,8 @@ class Turn:
     improved: bool = False
     """Whether it became the best of the run."""
     gain: float = 1.0
-    """Speedup over the best of the run before; 1.0 when it did not become the best."""
+    """About how many times as fast as the best of the run before (`Candidate.gain_over`); 1.0 when it did not become
+    the best."""
     tool_calls: tuple[ToolCall, ...] = ()
     cost: Mapping[str, float] = field(default_factory=dict)
     """Exchanges with models, their tokens, dollars and seconds; empty where rules propose."""

@@ -7,20 +7,38 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 
-from ..core import Config, Evaluation, Evaluator, Journal, Kernel, Problem, Profile, Screener
+from ..core import Config, Evaluation, Evaluator, Journal, Judge, Kernel, Problem, Profile, Screener
 from .observer import LoopObserver
 from .parallel import Once
 from .recorded_evaluations import RecordedEvaluations
 from .searches import Searches
 
+FINAL, START_BESIDE = "final", "final: start"
+"""The origins of a last check's trials: the kernel, and the start that was timed beside it."""
+
+
+@dataclass(frozen=True)
+class LastCheck:
+    """A kernel and the run's start, checked anew and timed interleaved with each other."""
+
+    found: Evaluation
+    """Of the kernel."""
+    start: Evaluation
+
+    @property
+    def contention(self) -> float | None:
+        """Of both, which one timing has; the larger where they could not be timed together."""
+        return max((one.contention for one in (self.found, self.start) if one.contention is not None), default=None)
+
 
 class Workbench:
     """The evaluators of a run, shared by its lanes.
 
-    Each of `evaluators` serves one lane at a time. `searcher` and `finalist` return what stands in for one of them in
-    a search, and in a kernel's last check. A search compiles with `compilers` processes.
+    Each of `evaluators` serves one lane at a time. `searcher` and `judge` return what stands in for one of them in a
+    search, and in a kernel's last check. A search compiles with `compilers` processes.
     """
 
     def __init__(
@@ -31,7 +49,7 @@ class Workbench:
         journal: Journal,
         observer: LoopObserver,
         clock: Callable[[], float] = time.monotonic,
-        finalist: Callable[[Evaluator], Evaluator] = lambda evaluator: evaluator,
+        judge: Callable[[Evaluator], Judge] | None = None,
         compilers: int = 1,
     ) -> None:
         self.problem = problem
@@ -43,7 +61,7 @@ class Workbench:
         for evaluator in evaluators:
             self._free.put(evaluator)
         self._searcher = searcher
-        self._finalist = finalist
+        self._judge = judge
         self.compilers = compilers
         self.searches = Searches(problem, journal.path, self._searching, self.profile, self.count)
         self._recall = RecordedEvaluations(journal)
@@ -64,16 +82,51 @@ class Workbench:
         """Everything measured so far: the digests of bound sources, and the names of searches."""
         return self._seen.names() | self.searches.names()
 
-    def evaluate(self, kernel: Kernel, config: Config, origin: str, again: bool = False) -> Evaluation:
-        """Return a full evaluation, measured at most once per run unless `again`, which is a last check.
+    def evaluate(self, kernel: Kernel, config: Config, origin: str) -> Evaluation:
+        """Return a full evaluation, measured at most once per run.
 
         A lane that requests a running measurement waits for it, without holding an evaluator.
         """
         bound = kernel.bind(config)
-        measure = partial(self._measure, kernel, config, bound, origin, again)
-        found = self._seen.get(bound.digest, measure, again)
+        measure = partial(self._measure, kernel, config, bound, origin)
+        found = self._seen.get(bound.digest, measure)
         # The text may have been measured as a kernel of another name, or at another config.
         return found.model_copy(update={"kernel_digest": kernel.digest, "config": dict(config)})
+
+    def check_last(self, kernel: Kernel, start: Kernel) -> LastCheck:
+        """Check a kernel and the start anew and time them together, whatever was measured of them before.
+
+        From an earlier run's journal both are taken, or none: times of two runs make no ratio.
+        """
+        alone = kernel.digest == start.digest
+        found = self._recall.take(kernel)
+        beside = found if alone or found is None else self._recalled_beside(found, start)
+        if found is None or beside is None:
+            beside, *others = self._contest([start] if alone else [start, kernel])
+            found = others[0] if others else beside
+        # The text may have been measured as a kernel of another name.
+        measured = found.model_copy(update={"kernel_digest": kernel.digest, "config": {}})
+        self.count(FINAL, measured)
+        self._seen.get(kernel.digest, lambda: measured, again=True)
+        return LastCheck(measured, measured if alone else beside)
+
+    def _recalled_beside(self, found: Evaluation, start: Kernel) -> Evaluation | None:
+        """Return the start's evaluation by the earlier run that was timed beside another one, or None."""
+        while (known := self._recall.take(start)) is not None:
+            if known.reference == found.reference or found.reference is None:
+                return known
+        return None
+
+    def _contest(self, kernels: Sequence[Kernel]) -> list[Evaluation]:
+        with self._evaluator() as evaluator:
+            began = self._clock()
+            assert self._judge is not None, "only a run that ends has last checks"
+            found = self._judge(evaluator).contest(self.problem, kernels)
+            # Timed interleaved: they have no individual times.
+            each = (self._clock() - began) / len(kernels)
+        for kernel, evaluation in zip(kernels, found, strict=True):
+            self._recall.add(kernel, evaluation, FINAL if kernel is kernels[-1] else START_BESIDE, each)
+        return found
 
     def count(self, origin: str, evaluation: Evaluation) -> None:
         """Count one more trial."""
@@ -81,13 +134,12 @@ class Workbench:
             self.trials += 1
         self.observer.trial(origin, evaluation)
 
-    def _measure(self, kernel: Kernel, config: Config, bound: Kernel, origin: str, last: bool) -> Evaluation:
+    def _measure(self, kernel: Kernel, config: Config, bound: Kernel, origin: str) -> Evaluation:
         evaluation = self._recall.take(bound)
         if evaluation is None:
             with self._evaluator() as evaluator:
                 start = self._clock()
-                judge = self._finalist(evaluator) if last else evaluator
-                (evaluation,) = judge.evaluate(self.problem, kernel, [config])
+                (evaluation,) = evaluator.evaluate(self.problem, kernel, [config])
                 seconds = self._clock() - start
             self._recall.add(kernel, evaluation, origin, seconds)
         self.count(origin, evaluation)

@@ -29,6 +29,11 @@ class BatchResult:
         """Whether every kernel ended with a verified one."""
         return all(summary["verified"] for summary in self.summaries)
 
+    @property
+    def faster(self) -> bool:
+        """Whether one of them became faster; summaries of older runs do not say, and count."""
+        return any(summary["verified"] and summary.get("faster", True) for summary in self.summaries)
+
 
 def run_batch(options: BatchOptions, observer: RunObserver) -> BatchResult:
     """Optimize each kernel that is named."""

@@ -11,6 +11,7 @@ from typing import Any
 from ..agent.archived_run import archived
 from ..agent.history.files import records_of, run_files
 from ..agent.program.retrieval import operation_of
+from ..agent.workbench import START_BESIDE
 from ..core import (
     TECHNIQUES,
     Archive,
@@ -21,6 +22,7 @@ from ..core import (
     OptionError,
     Record,
     TorchProblem,
+    Trial,
     WorkedExample,
     of_backend,
 )
@@ -129,6 +131,8 @@ def _why_not(records: Sequence[Record]) -> str:
         return f"no kernel passed the final check ({finished.stopped})"
     if finished.best.contention is not None or finished.start.contention is not None:
         return "other processes disturbed its measurements"
+    if not any(one.origin == START_BESIDE for one in of(records, Trial)):
+        return "its start was not timed beside the result, so run it again"
     return "nothing became faster"
 
 

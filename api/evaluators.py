@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from ..core import Evaluator, Screener
+from ..core import Evaluator, Judge, Screener
 from ..core.files import cache_folder
 from ..evaluators.local import LocalEvaluator
 from ..evaluators.multi_device import MultiDeviceEvaluator
@@ -15,7 +15,7 @@ from ..evaluators.pipeline.processes import cores
 from ..evaluators.remote.evaluator import RemoteEvaluator
 from ..evaluators.remote.machines import Remote
 from ..evaluators.settings import Limits, Sampling, SearchSettings, Settings
-from ..evaluators.several_workloads import SearchingSeveral, SeveralWorkloads
+from ..evaluators.several_workloads import JudgingSeveral, SearchingSeveral, SeveralWorkloads
 from .devices import CPU, multiprocessors
 from .options.groups import MachineOptions
 from .options.trust import TimingOptions, TrustOptions, settings_of
@@ -105,7 +105,7 @@ class Evaluators:
         # Other sizes are for the last check.
         self._settings = settings_of(trust, Settings(second_workload=False))
         self._searchers: dict[int, Screener] = {}
-        self._finalists: dict[tuple[int, tuple[str, ...]], Evaluator] = {}
+        self._judges: dict[tuple[int, tuple[str, ...]], Judge] = {}
         self.pool: list[Pooled] = []
         if remote is not None:
             there = remote.evaluator(self._settings)
@@ -136,13 +136,13 @@ class Evaluators:
             self._searchers[id(evaluator)] = self._new_searcher(evaluator)
         return self._searchers[id(evaluator)]
 
-    def finalist(self, baselines: tuple[str, ...], evaluator: Evaluator) -> Evaluator:
+    def judge(self, baselines: tuple[str, ...], evaluator: Evaluator) -> Judge:
         """Return the evaluator for last checks in the place of one of the pool.
 
         It times these baselines anew, and checks kernels at other sizes too.
         """
         key = (id(evaluator), baselines)
-        if key not in self._finalists:
+        if key not in self._judges:
             known = self._settings.baselines
             settings = replace(
                 self._settings,
@@ -150,8 +150,8 @@ class Evaluators:
                 fresh_baselines=baselines,
                 second_workload=True,
             )
-            self._finalists[key] = self._beside(evaluator, settings)
-        return self._finalists[key]
+            self._judges[key] = self._beside(evaluator, settings)
+        return self._judges[key]
 
     def _new_searcher(self, evaluator: Evaluator) -> Screener:
         if self._remote is not None:
@@ -164,12 +164,14 @@ class Evaluators:
         another = self._another(first, settings)
         return SearchingSeveral(first, another, LocalEvaluator.prepare, side_by_side=self._device != CPU)
 
-    def _beside(self, evaluator: Evaluator, settings: Settings) -> Evaluator:
+    def _beside(self, evaluator: Evaluator, settings: Settings) -> Judge:
         if self._remote is not None:
             there = self._remote.evaluator(settings)
-            return SeveralWorkloads(there, lambda: there)
+            return JudgingSeveral(there, lambda: there)
         assert isinstance(evaluator, SeveralWorkloads) and isinstance(evaluator.first, LocalEvaluator)
-        return self._at_workloads(self._stack.enter_context(evaluator.first.beside(settings)), settings)
+        first = self._stack.enter_context(evaluator.first.beside(settings))
+        side_by_side = self._device != CPU
+        return JudgingSeveral(first, self._another(first, settings), LocalEvaluator.prepare, side_by_side=side_by_side)
 
     def _at_workloads(self, first: LocalEvaluator, settings: Settings) -> SeveralWorkloads[LocalEvaluator]:
         another = self._another(first, settings)

@@ -14,12 +14,12 @@ from .jobs import Job
 
 @dataclass(frozen=True)
 class OptimizeResult:
-    """A verified result, or the start kernel where nothing was better; how it was reached, and what it cost."""
+    """A verified result, or the start kernel where nothing was faster; how it was reached, and what it cost."""
 
     job: Job
     outcome: Outcome
     kernel: Path | None
-    """The file of the fastest verified kernel; None when there is none, or it was not to be saved."""
+    """The file of the fastest verified kernel; None where nothing was faster, or it was not to be saved."""
     history: Path
     journal: Path
     target: float
@@ -43,6 +43,14 @@ class OptimizeResult:
         return self.outcome.best.speedup.ratio if self.outcome.best.speedup else None
 
     @property
+    def faster(self) -> bool:
+        """Whether something was found that is faster than what was there, beyond doubt.
+
+        Where the run made the first kernel itself, that is already if it is faster than the target's baseline.
+        """
+        return self.outcome.faster or self.patch is not None or faster_first(self.job, self.outcome)
+
+    @property
     def reached(self) -> bool:
         """Whether the verified speedup over the target's baseline is at least the target."""
         return self.outcome.reached(self.target, self.job.against)
@@ -56,7 +64,7 @@ class OptimizeResult:
 
     def record(self) -> FinishedRecord:
         """How the run ended, as its journal holds it."""
-        outcome = self.outcome
+        outcome, gain = self.outcome, self.outcome.gain
         return FinishedRecord(
             problem=self.job.problem.id,
             device=outcome.best.environment.get("device", self.job.device),
@@ -70,6 +78,9 @@ class OptimizeResult:
             beside_compile=self.beside_compile,
             start=outcome.start.metrics(),
             best=outcome.best.metrics(),
+            faster=self.faster,
+            gain=gain.ratio if gain else None,
+            gain_interval=(gain.low, gain.high) if gain else None,
             model=self.model,
             iterations=max((turn.number for turn in outcome.turns), default=0),
             turns=len(outcome.turns),
@@ -86,3 +97,9 @@ class OptimizeResult:
     def summary(self) -> dict[str, Any]:
         """The result as plain data, as `--json` prints it; times in milliseconds."""
         return self.record().summary()
+
+
+def faster_first(job: Job, outcome: Outcome) -> bool:
+    """Return whether the best is a first kernel that the run made itself, and faster than the target's baseline."""
+    over = outcome.best.speedup_against(job.against) if job.first and outcome.verified else None
+    return over is not None and over.low > 1.0

@@ -26,7 +26,7 @@ from .evaluators import Evaluators
 from .first_kernels import first_kernels_of, open_problem
 from .jobs import Job, find_joint_job, require_timed
 from .observers import RunObserver
-from .optimize_result import OptimizeResult
+from .optimize_result import OptimizeResult, faster_first
 from .options.groups import ReturnOptions
 from .options.optimize import RunOptions
 from .proposers import OpenProposer, Proposers
@@ -106,7 +106,7 @@ class Session:
             self._evaluators.searcher,
             journal,
             self._observer,
-            finalist=partial(self._evaluators.finalist, (COMPILE,) if job.beside_compile else ()),
+            judge=partial(self._evaluators.judge, (COMPILE,) if job.beside_compile else ()),
             compilers=self._evaluators.compilers,
         )
         return Optimization(
@@ -121,9 +121,9 @@ class Session:
         ).run()
 
     def _saved(self, job: Job, outcome: Outcome, journal: Path, spent: Budget) -> OptimizeResult:
-        """Write the kernel, where it is verified, and the history."""
+        """Write the kernel, where it is faster than what was there, and the history."""
         options, kernel, solution = self._options, None, None
-        if options.save and outcome.verified and outcome.best.speedup is not None:
+        if options.save and (outcome.faster or faster_first(job, outcome)):
             kernel = self.results.save_kernel(job.problem, job.backend, outcome.kernel, outcome.best, outcome.start)
             solution = save_solution(options.dataset, job, outcome.kernel, outcome.best, self._observer)
         history = self.results.save_history(job.problem, job.backend, outcome.turns)

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from ..core import Config, Evaluation, Gain, OptionError, Speedup, Target, TorchProblem, backends
+from ..core import Config, Gain, OptionError, Speedup, Target, backends
 from ..core.files import write_whole
 from ..corpus.examples import ExampleFolder, list_examples, read_gains
 from ..corpus.kernels import KernelFile, list_gemm_kernels, list_kernels
@@ -173,12 +173,7 @@ def _only_checked(folder: ExampleFolder, device: str) -> bool:
 def _verify(evaluator: LocalEvaluator, folder: ExampleFolder, timed: bool) -> ExampleResult:
     digest, problem = folder.digest, folder.read_problem()
     problem = problem if timed else problem.at("tiny")
-    before, after = (_evaluate(evaluator, folder, which, problem) for which in ("before", "after"))
+    before, after = evaluator.contest(problem, [folder.read_kernel(which) for which in ("before", "after")])
     messages = tuple(f"{e.status}: {e.message}" for e in (before, after) if not e.ok)
     gain = Gain.between(before, after, after.environment.get("device", ""), digest)
     return ExampleResult(folder.slug, before.ok and after.ok, messages, gain)
-
-
-def _evaluate(evaluator: LocalEvaluator, folder: ExampleFolder, which: str, problem: TorchProblem) -> Evaluation:
-    (evaluation,) = evaluator.evaluate(problem, folder.read_kernel(which), [Config()])
-    return evaluation

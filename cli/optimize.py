@@ -18,6 +18,7 @@ from ..api.optimize import run_optimize
 from ..api.options.optimize import BatchOptions, ListSlowOptions, OptimizeOptions
 from ..core import OptionError
 from .console import console
+from .guard import NOTHING_FASTER
 from .optimize_progress import RunDisplay, RunLines, RunTable
 from .optimize_result import batch_table, problem_table, slow_table
 from .parameters import chosen
@@ -36,22 +37,26 @@ def run_display(display: Display) -> RunDisplay:
 
 
 def show_optimize(given: Mapping[str, Any], display: Display) -> int:
-    """Optimize one kernel; 0 when it ended with a verified kernel."""
+    """Optimize one kernel; 0 when it ended with a faster one, `NOTHING_FASTER` when none of the verified is."""
     result = run_optimize(chosen(given, OptimizeOptions), run_display(display))
     if display.json:
         display.print_json(result.summary())
-    return 0 if result.verified else 1
+    if not result.verified:
+        return 1
+    return 0 if result.faster else NOTHING_FASTER
 
 
 def show_batch(given: Mapping[str, Any], source: str, display: Display) -> int:
-    """Optimize every kernel named; 0 when all of them ended with a verified kernel."""
+    """Optimize every kernel named; 0 when all ended with a verified kernel, `NOTHING_FASTER` when none is faster."""
     observer = run_display(display)
     result = run_batch(chosen(given, BatchOptions, kernels=read_references(source)), observer)
     if not display.quiet:
         observer.print(batch_table(result.summaries))
     if display.json:
         display.print_json({"results": result.summaries})
-    return 0 if result.verified else 1
+    if not result.verified:
+        return 1
+    return 0 if result.faster else NOTHING_FASTER
 
 
 def show_list_slow(given: Mapping[str, Any], form: str | None, display: Display) -> int:

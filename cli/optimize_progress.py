@@ -105,7 +105,8 @@ class RunLines(RunDisplay):
         if turn.tried:
             gains = (f"{one.proposal.strategy} {gain_text(one.gain)}" for one in turn.tried if one.proposal)
             self.line(f"  {self._lane(f'{turn.number}.{turn.lane}')}tried: {', '.join(gains)}")
-        gain = f"improved by {turn.gain - 1:.1%}" if turn.improved else "no improvement"
+        speedup = turn.found.evaluation.speedup if turn.found is not None and turn.improved else None
+        gain = f"the fastest so far: {speedup} against the reference" if speedup else "no improvement"
         cost = f" ({turn.cost['tokens']} tokens, ${turn.cost['dollars']:.4f})" if turn.cost else ""
         self.line(f"  {self._lane(f'{turn.number}.{turn.lane}')}{gain}{cost}")
         if self.display.verbose and turn.improved and turn.kernel is not None:
@@ -186,8 +187,7 @@ class RunTable(RunLines):
         latency, speedup = trial_metrics(evaluation)
         better = ""
         if evaluation.latency_ms and self._best_ms:
-            change = self._best_ms / evaluation.latency_ms
-            better = f"[green]{change:.2f} times the best[/]" if change > 1 else f"[dim]{change:.2f}[/]"
+            better = "[green]faster than the best[/]" if evaluation.latency_ms < self._best_ms else ""
         if evaluation.contention is not None:
             better = f"[yellow]{disturbance(evaluation.contention)}[/]"
         if evaluation.status is Status.UNPROVEN:

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from ..api.list_slow import Listing
 from ..api.list_slow_problems import SlowProblem
-from ..core import Metrics
+from ..core import Metrics, Speedup
 from ..core.baselines import COMPILE, STRICT, against_text
 from .render import Screen, beside_reference, busy, shown, workload_lines
 
@@ -26,13 +26,17 @@ def show_result(result: OptimizeResult, screen: Screen) -> None:
         if outcome.best.log and screen.display.verbose:
             screen.errors.print(escape(outcome.best.log))
         return
-    latency = outcome.best.latency_ms or 0.0
+    latency, gain = outcome.best.latency_ms or 0.0, outcome.gain
     mark = "[green]reached[/]" if result.reached else "[yellow]not reached[/]"
     against = against_text(result.job.against, result.job.precision)
+    if outcome.faster:
+        times = f"[bold]{latency:.3f} ms[/]"
+        if gain is not None:
+            times = f"{outcome.start.latency_ms:.3f} ms -> {times}, {escape(times_text(gain))} as the start"
+    else:
+        times = f"[bold]nothing faster was found[/] than the start's {latency:.3f} ms"
     screen.console.print(
-        f"[bold]{escape(result.job.problem.id)}[/]: "
-        f"{outcome.start.latency_ms:.3f} ms -> [bold]{latency:.3f} ms[/], "
-        f"{outcome.start.latency_ms / latency:.2f} times as fast as the start; "
+        f"[bold]{escape(result.job.problem.id)}[/]: {times}; "
         f"[bold]{escape(str(outcome.best.speedup))}[/] against the reference{beside_reference(outcome.best)}"
     )
     if (compiled := compile_line(result)) is not None:
@@ -49,6 +53,11 @@ def show_result(result: OptimizeResult, screen: Screen) -> None:
     for what, path in (*files, ("history", result.history)):
         if path is not None:
             screen.console.print(f"{what}: {escape(str(path))}")
+
+
+def times_text(gain: Speedup) -> str:
+    """'2.48 times as fast [2.41, 2.55]'."""
+    return f"{gain.ratio:.2f} times as fast [{gain.low:.2f}, {gain.high:.2f}]"
 
 
 def compile_line(result: OptimizeResult) -> str | None:
@@ -89,7 +98,7 @@ def _batch_row(summary: Mapping[str, Any]) -> tuple[str, ...]:
     return (
         f"{start:.3f}",
         f"{best:.3f}",
-        f"{start / best:.2f}x",
+        f"{summary['gain']:.2f}x" if summary.get("gain") else "",
         _batch_speedup(summary),
         "[green]reached[/]" if summary["target_reached"] else "not reached",
         escape(summary["stopped"]),

@@ -29,7 +29,7 @@ from .mlir_problem import MlirProblem
 from .problem import DEFAULT_WORKLOAD, Problem, Tolerance
 from .profile import Ceilings, DeviceLimits, MatrixProduct, Profile
 from .proposal import Proposal
-from .protocols import Evaluator, Retriever, Screener, Tuner
+from .protocols import Evaluator, Judge, Retriever, Screener, Tuner
 from .records import (
     ExchangeRecord,
     FinishedRecord,
@@ -74,6 +74,7 @@ __all__ = [
     "JointProblem",
     "Journal",
     "JournalError",
+    "Judge",
     "Kernel",
     "KernelError",
     "KernelProfile",

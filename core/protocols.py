@@ -52,6 +52,18 @@ class Screener(Evaluator, Protocol):
         ...
 
 
+class Judge(Evaluator, Protocol):
+    """An evaluator for last checks."""
+
+    def contest(self, problem: Problem, kernels: Sequence[Kernel]) -> list[Evaluation]:
+        """Return one evaluation per kernel, with its parameters as they are.
+
+        Each is checked with new seeds in a process of its own; then those that passed are timed interleaved with each
+        other and with the reference, whose measurement they share. Only ratios between such times are measured.
+        """
+        ...
+
+
 class Tuner(Protocol):
     """Chooses configs. Never measures, never prints."""
 

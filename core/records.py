@@ -116,8 +116,15 @@ class FinishedRecord(Line):
     verified: bool
     """Whether the best kernel was found correct and timed again in a fresh process."""
     start: Metrics
+    """As it was timed beside the best kernel; in records of before there was `faster`, before the first turn."""
     best: Metrics
     """At the final check."""
+    faster: bool | None = None
+    """Whether something was found that is faster than what was there, beyond doubt; None in older records."""
+    gain: float | None = None
+    """How many times as fast as the start the best kernel is, as one run timed both; None where none did."""
+    gain_interval: tuple[float, float] | None = None
+    """In which the gain lies, as the 95 % intervals of both medians allow."""
     beside_compile: BesideCompile | None = None
     """How the best kernel stands to `torch.compile`, timed beside it at the final check; None where that was not asked
     for."""

@@ -57,8 +57,8 @@ class Gain(BaseModel):
 
     @classmethod
     def between(cls, before: Evaluation, after: Evaluation, device: str, digest: str | None = None) -> Gain | None:
-        """Return the gain; None where either was not timed, or was while other processes used the processor."""
-        if before.measurement is None or after.measurement is None:
+        """Return the gain; None unless one run timed both, beside the same reference and undisturbed."""
+        if before.measurement is None or after.measurement is None or before.reference != after.reference:
             return None
         if before.contention is not None or after.contention is not None:
             return None

@@ -131,7 +131,8 @@ class TurnRecord(Line):
 
     @property
     def gain(self) -> float:
-        """How many times faster than the best of the run before; 1.0 when nothing improved."""
+        """About how many times as fast as the best of the run before, by the speedups of both, which were measured in
+        two runs; 1.0 when nothing improved."""
         return 1.0 + self.improvement
 
     @property

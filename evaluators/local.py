@@ -17,11 +17,12 @@ from pathlib import Path
 from ..core import Config, Evaluation, Kernel, Problem, ProblemError, Profile, Rejection, TorchProblem
 from ..core.generated_code import GeneratedCode
 from ..core.launch_plan import LaunchPlan
+from .contest import ContestPipeline, Entrant, Lost
 from .guards.own_kernels import registers_operators
 from .guards.source import find_violation
-from .pipeline.bench import Bench
+from .pipeline.bench import CONFIRMED, SUSPICIOUS_SPEEDUP, Bench
 from .pipeline.device_access import DeviceAccess
-from .pipeline.evaluation import EvaluationPipeline, is_timed
+from .pipeline.evaluation import is_timed
 from .pipeline.interleaved_timer import InterleavedTimer, InterleavedTimes
 from .pipeline.processes import Processes, cores
 from .pipeline.search import searched
@@ -57,10 +58,10 @@ class LocalEvaluator:
         self._rng = rng or random.SystemRandom()
         self._timer = InterleavedTimer(device, self.settings, self.processes, memory)
         access = DeviceAccess(device)
-        pipeline = EvaluationPipeline(
+        self._contest = ContestPipeline(
             device, self.settings, self._timer, memory, self.processes, lambda: self._rng.randrange(2**31), access
         )
-        self._bench = Bench(device, self.settings, self.processes, pipeline, access)
+        self._bench = Bench(device, self.settings, self.processes, self._contest, access)
 
     def start(self) -> None:
         """Start the processes before there is something to evaluate; returns before they are ready."""
@@ -159,6 +160,76 @@ class LocalEvaluator:
         # cause.
         return [self._bench.evaluate_in_full(problem, kernel, config) for config in configs]
 
+    def contest(self, problem: Problem, kernels: Sequence[Kernel]) -> list[Evaluation]:
+        """One evaluation per kernel, all timed interleaved; see `core.Judge`."""
+        problem = TorchProblem.of(problem)
+        found = self._contested(problem, kernels)
+        if any(one.speedup is not None and one.speedup.ratio > SUSPICIOUS_SPEEDUP for one in found):
+            found = [_confirmed(one) for one in self._contested(problem, kernels)]
+        return [self._told(one) for one in found]
+
+    def _contested(self, problem: TorchProblem, kernels: Sequence[Kernel]) -> list[Evaluation]:
+        """Evaluate together, without those that fail; one by one where that is not possible."""
+        found: dict[int, Evaluation] = {}
+        together = all(is_timed(one, self.device) and not registers_operators(one.source) for one in kernels)
+        while together and len(found) < len(kernels):
+            left = [number for number in range(len(kernels)) if number not in found]
+            try:
+                found |= dict(zip(left, self._beside_each_other(problem, [kernels[one] for one in left]), strict=True))
+            except Lost as lost:
+                found[left[lost.number]] = lost.evaluation
+            except ProblemError:  # alone it shows whether that is the reference's own fault
+                together = False
+            finally:
+                self.forget_candidate()
+        if together and not self._bench.may_lack_memory(found.values()):
+            return [found[number] for number in range(len(kernels))]
+        return [self._bench.evaluate_in_full(problem, kernel, Config()) for kernel in kernels]
+
+    def _beside_each_other(self, problem: TorchProblem, kernels: Sequence[Kernel]) -> list[Evaluation]:
+        """Check one kernel after another, then time those that passed. Raises `Lost` where one fails only then."""
+        entrants: dict[int, Entrant] = {}
+        try:
+            found = self._entered(problem, kernels, entrants)
+            if entrants:
+                current = next(iter(entrants.values())).asked.reference_client
+                with self._bench.shared(current):
+                    timed = self._contest.together(current, list(entrants.values()))
+                found |= dict(zip(entrants, timed, strict=True))
+        except Lost as lost:
+            raise Lost([*entrants][lost.number], lost.evaluation) from None
+        finally:
+            for one in entrants.values():
+                one.client.close()
+        return [found[number] for number in range(len(kernels))]
+
+    def _entered(
+        self, problem: TorchProblem, kernels: Sequence[Kernel], entrants: dict[int, Entrant]
+    ) -> dict[int, Evaluation]:
+        """Add those that pass their checks to `entrants`, by number; return the evaluations of the others."""
+        found: dict[int, Evaluation] = {}
+        reference_client = self._bench.reference_for(problem, kernels[0])
+        reference_client.call("forget_plans")
+        self.processes.device_memory.restart()
+        for number, kernel in enumerate(kernels):
+            if (broken := self._broken_rule(problem, kernel)) is not None:
+                found[number] = rejected_evaluation(kernel, Config(), broken, self.settings.precision)
+                continue
+            current, client, compiled = self._bench.prepared(problem, kernel, Config())
+            if current is not reference_client:
+                raise ProblemError(f"the reference of {problem.id} was started again")
+            if compiled is not None and compiled.refused:
+                found[number] = compile_failure(reference_client, kernel, Config(), compiled)
+                continue
+            with self._bench.shared(reference_client):
+                entered = self._contest.enter(reference_client, client, compiled, number)
+            self._bench.client = None  # what is not replayed needs its process until it was timed
+            if isinstance(entered, Evaluation):
+                found[number] = entered
+            else:
+                entrants[number] = entered
+        return found
+
     def profile(self, problem: Problem) -> Profile:
         """Counted work of the reference, measured ceilings and known limits of the device."""
         self.processes.start()
@@ -237,3 +308,10 @@ class LocalEvaluator:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _confirmed(found: Evaluation) -> Evaluation:
+    if found.speedup is None or found.speedup.ratio <= SUSPICIOUS_SPEEDUP or found.contention is not None:
+        return found
+    told = "; ".join(filter(None, [found.message, CONFIRMED.format(SUSPICIOUS_SPEEDUP)]))
+    return found.model_copy(update={"message": told})

@@ -10,11 +10,12 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
 
-from ..core import Config, Evaluation, Evaluator, JointProblem, Kernel, Problem, Profile, Screener, TorchProblem
+from ..core import Config, Evaluation, Evaluator, JointProblem, Judge, Kernel, Problem, Profile, Screener, TorchProblem
 from ..core.workload_rows import merged
 
 EvaluatorT = TypeVar("EvaluatorT", bound=Evaluator)
 Item = TypeVar("Item")
+JudgeT = TypeVar("JudgeT", bound=Judge)
 ScreenerT = TypeVar("ScreenerT", bound=Screener)
 
 
@@ -110,6 +111,17 @@ class SearchingSeveral(SeveralWorkloads[ScreenerT]):
             return
         at = self._at(problem, kernels[0] if kernels else None)
         yield from self._together(problem, [evaluator.screen(member, kernels) for evaluator, member in at])
+
+
+class JudgingSeveral(SeveralWorkloads[JudgeT]):
+    """The same for last checks."""
+
+    def contest(self, problem: Problem, kernels: Sequence[Kernel]) -> list[Evaluation]:
+        """One evaluation per kernel; at each workload all are timed interleaved. See `core.Judge`."""
+        if not isinstance(problem, JointProblem) or not problem.members:
+            return self.first.contest(problem, kernels)
+        found = [judge.contest(member, kernels) for judge, member in self._at(problem, kernels[0])]
+        return [merged(dict(zip(problem.members, row, strict=True))) for row in zip(*found, strict=True)]
 
 
 class _Shared(Generic[Item]):

@@ -104,7 +104,8 @@ class OptimizeSteps(StepObserver, RunObserver):
 
     def turn_ended(self, turn: Turn) -> None:
         """What the turn brought."""
-        gain = f"{turn.gain:.3f} times as fast" if turn.improved else "nothing faster"
+        speedup = turn.found.evaluation.speedup if turn.found is not None and turn.improved else None
+        gain = f"the fastest so far, {speedup} against the reference" if speedup else "nothing faster"
         self.say(f"turn {turn.number}: {turn.strategy} ({turn.analysis.category}): {gain}")
 
 

@@ -96,10 +96,20 @@ class History:
 
     @property
     def times_faster(self) -> float | None:
-        """How many times as fast as the start the best kernel is."""
-        if self.start is None or self.best is None or not self.start.latency_ms or not self.best.latency_ms:
+        """How many times as fast as the start the best kernel is; None where no run timed both beside one reference."""
+        if self.finished is not None and self.finished.gain is not None:
+            return self.finished.gain
+        start, best = self.start, self.best
+        if start is None or best is None or not start.latency_ms or not best.latency_ms:
             return None
-        return self.start.latency_ms / self.best.latency_ms
+        # Both have the measurement of the reference that was timed beside them.
+        together = start.reference_ms is not None and start.reference_ms == best.reference_ms
+        return start.latency_ms / best.latency_ms if together else None
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether other processes disturbed the timing of the start or of the best kernel."""
+        return any(one is not None and one.contention is not None for one in (self.start, self.best))
 
     @property
     def baseline(self) -> str:

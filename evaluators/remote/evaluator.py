@@ -124,6 +124,11 @@ class RemoteEvaluator:
         payload = Payload.asking(What.COMPARE, problem, self.settings, kernel, configs)
         return self._ask(payload, read_evaluations)
 
+    def contest(self, problem: Problem, kernels: Sequence[Kernel]) -> list[Evaluation]:
+        """See `core.Judge`: all on one worker, as `compare`."""
+        payload = Payload.asking(What.CONTEST, problem, self.settings, kernels=kernels)
+        return self._ask(payload, read_evaluations)
+
     def profile(self, problem: Problem) -> Profile:
         """See `core.Evaluator`: the profile of one worker's device."""
         return self._ask(Payload.asking(What.PROFILE, problem, self.settings), read_profile)

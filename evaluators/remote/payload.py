@@ -44,6 +44,7 @@ class What(StrEnum):
 
     EVALUATE = "evaluate"
     COMPARE = "compare"
+    CONTEST = "contest"
     PROFILE = "profile"
 
 
@@ -123,7 +124,9 @@ class Payload(BaseModel):
     what: What
     problem: ProblemText
     kernel: KernelText | None = None
-    """None for a profile, which needs the problem only."""
+    """None for a profile, which needs the problem only, and for a contest."""
+    kernels: tuple[KernelText, ...] = ()
+    """Of a contest."""
     configs: tuple[dict[str, Value], ...] = ()
     known: tuple[Evaluation, ...] = ()
     """Evaluations of this kernel, reduced by `outlines` to what a search needs."""
@@ -138,12 +141,14 @@ class Payload(BaseModel):
         kernel: Kernel | None = None,
         configs: Iterable[Config] = (),
         known: Iterable[Evaluation] = (),
+        kernels: Iterable[Kernel] = (),
     ) -> Self:
         """Return the request as a payload."""
         return cls(
             what=what,
             problem=ProblemText.of(problem),
             kernel=None if kernel is None else KernelText.of(kernel),
+            kernels=tuple(map(KernelText.of, kernels)),
             configs=tuple(dict(config) for config in configs),
             known=tuple(known),
             settings=settings,

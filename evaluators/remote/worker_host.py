@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from ... import __version__
-from ...core import Config, KernelwrightError, known_languages
+from ...core import Config, Evaluation, KernelwrightError, Problem, known_languages
 from ...core.files import cache_folder
 from ..local import LocalEvaluator
 from ..settings import Settings
@@ -53,15 +52,18 @@ class WorkerHost:
         if payload.what is What.PROFILE:
             yield {"profile": evaluator.profile(problem).model_dump(mode="json")}
             return
+        for evaluation in self._evaluations(payload, problem, evaluator):
+            yield {"evaluation": evaluation.model_dump(mode="json", exclude_none=True)}
+
+    def _evaluations(self, payload: Payload, problem: Problem, evaluator: LocalEvaluator) -> Iterable[Evaluation]:
+        if payload.what is What.CONTEST:
+            return evaluator.contest(problem, [one.kernel() for one in payload.kernels])
         assert payload.kernel is not None
         kernel = payload.kernel.kernel()
         configs = [Config(config) for config in payload.configs]
         if payload.what is What.COMPARE:
-            evaluations: Any = evaluator.compare(problem, kernel, configs)
-        else:
-            evaluations = evaluator.evaluate(problem, kernel, configs, payload.known)
-        for evaluation in evaluations:
-            yield {"evaluation": evaluation.model_dump(mode="json", exclude_none=True)}
+            return evaluator.compare(problem, kernel, configs)
+        return evaluator.evaluate(problem, kernel, configs, payload.known)
 
     def _evaluator(self, settings: Settings) -> LocalEvaluator:
         if settings not in self._evaluators:

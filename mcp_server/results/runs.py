@@ -36,7 +36,7 @@ class RunReply(Reply):
     best_ms: float | None
     """Milliseconds of the fastest, timed anew beside it; null where nothing was correct."""
     times_as_fast: float | None
-    """start_ms / best_ms."""
+    """start_ms / best_ms, both of one run; null where no run timed both."""
     speedup: float | None
     """Of the fastest over the reference, eager PyTorch in fp32."""
     interval: tuple[float, float] | None
@@ -119,8 +119,8 @@ class TurnLine(Reply):
     """What was changed."""
     improved: bool
     """Whether it became the best of the run."""
-    gain: float
-    """Times as fast as the best before; 1 where nothing improved."""
+    speedup: float | None
+    """Of its fastest kernel over the reference, timed beside it; null where nothing was correct."""
 
     @classmethod
     def of(cls, turn: Turn) -> TurnLine:
@@ -131,7 +131,7 @@ class TurnLine(Reply):
             bottleneck=record.category,
             strategy=record.strategy,
             improved=record.improved,
-            gain=record.gain,
+            speedup=record.metrics.speedup if record.metrics else None,
         )
 
 
@@ -140,6 +140,8 @@ class Optimized(RunReply):
 
     verified: bool
     """Whether the fastest was correct and timed again in a fresh process."""
+    faster: bool
+    """Whether something was found that is faster than what was there, beyond noise."""
     target_speedup: float
     target_reached: bool
     turns: list[TurnLine]
@@ -149,8 +151,7 @@ class Optimized(RunReply):
         """The run in `api`'s record."""
         outcome = result.outcome
         best, start = outcome.best.metrics(), outcome.start.metrics()
-        both = start.latency_ms and best.latency_ms
-        faster = any(turn.improved for turn in outcome.turns)
+        gain = outcome.gain
         return cls(
             run=run,
             kernel=kernel,
@@ -159,15 +160,16 @@ class Optimized(RunReply):
             device=outcome.best.environment.get("device", result.job.label),
             start_ms=start.latency_ms,
             best_ms=best.latency_ms,
-            times_as_fast=start.latency_ms / best.latency_ms if both and start.latency_ms and best.latency_ms else None,
+            times_as_fast=gain.ratio if gain else None,
             speedup=best.speedup,
             interval=best.interval,
-            saved_kernel=shown(result.kernel) if result.kernel and faster else None,
+            saved_kernel=shown(result.kernel) if result.kernel else None,
             journal=shown(result.journal),
             stopped=outcome.stopped,
             warnings=disturbed(best.contention),
             next=_after_optimize(result),
             verified=result.verified,
+            faster=result.faster,
             target_speedup=result.target,
             target_reached=result.reached,
             turns=[TurnLine.of(turn) for turn in outcome.turns],
@@ -177,7 +179,7 @@ class Optimized(RunReply):
 def _after_optimize(result: OptimizeResult) -> str:
     if not result.verified:
         return "nothing was verified: evaluate the kernel as it stands first"
-    if not any(turn.improved for turn in result.outcome.turns):
+    if not result.faster:
         return "no rule made it faster: profile it for what to change by hand"
     return "take over saved_kernel; profile it for what is left, and stop at the roofline"
 

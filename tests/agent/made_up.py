@@ -65,6 +65,9 @@ class Scripted:
     def compare(self, problem: Problem, kernel: Kernel, configs: Sequence[Config]) -> list[Evaluation]:
         return list(self.evaluate(problem, kernel, configs))
 
+    def contest(self, problem: Problem, kernels: Sequence[Kernel]) -> list[Evaluation]:
+        return [found for one in kernels for found in self.evaluate(problem, one, [Config()])]
+
     def screen(self, problem: Problem, kernels: Sequence[Kernel]) -> Iterator[Evaluation]:
         for one in kernels:
             yield from self.evaluate(problem, one, [Config()])
@@ -164,7 +167,7 @@ def run(
     pool = [evaluator or Scripted()] if evaluator is None or isinstance(evaluator, Scripted) else list(evaluator)
     watching: Any = observer or Silence()
     with Journal(folder / "journal.jsonl") as journal:
-        workbench = Workbench(PROBLEM, pool, search, journal, watching)  # type: ignore[arg-type]
+        workbench = Workbench(PROBLEM, pool, search, journal, watching, judge=lambda one: one)  # type: ignore
         written = partial(keep, journal)
         return Optimization(workbench, start, proposer, criteria, watching, written, clock=clock, others=others).run()
 
@@ -191,7 +194,13 @@ class Bench:
         pool: list[Any] = [self.evaluator] * evaluators
         watching: Any = self.observer
         self.bench = Workbench(
-            PROBLEM, pool, self._searcher, self.journal, watching, Ticking(), lambda one: finalist or one
+            PROBLEM,
+            pool,
+            self._searcher,
+            self.journal,
+            watching,
+            Ticking(),
+            lambda one: finalist or one,  # type: ignore
         )
 
     def _searcher(self, evaluator: Any) -> Any:

@@ -25,7 +25,7 @@ def test_what_was_measured_is_not_measured_again(made: Bench) -> None:
 def test_again_measures_again_and_counts_from_then_on(tmp_path: Path) -> None:
     made = Bench(tmp_path, evaluator=Scripted(change=lambda bound, call: 5.0 + call))
     first = made.bench.evaluate(kernel(1.0), Config(), "start")
-    again = made.bench.evaluate(kernel(1.0), Config(), "final", again=True)
+    again = made.bench.check_last(kernel(1.0), kernel(1.0)).found
     known = made.bench.evaluate(kernel(1.0), Config(), "later")
     assert [one.latency_ms for one in (first, again, known)] == [6.0, 7.0, 7.0]
     assert made.bench.trials == 2
@@ -170,9 +170,12 @@ def test_what_a_lane_beside_measured_meanwhile_counts_as_a_trial_of_this_one(mad
     assert (one.trials, other.trials, made.bench.trials) == (1, 1, 1)
 
 
-def test_a_last_check_has_an_evaluator_of_its_own(tmp_path: Path) -> None:
+def test_a_last_check_has_an_evaluator_of_its_own_which_times_the_start_too(tmp_path: Path) -> None:
     last = Scripted()
     made = Bench(tmp_path, finalist=last)
-    for again in (False, True):
-        made.bench.evaluate(kernel(5.0), Config(), "start", again=again)
-    assert (len(made.evaluator.calls), len(last.calls)) == (1, 1)
+    made.bench.evaluate(kernel(5.0), Config(), "turn 1: one")
+    check = made.bench.check_last(kernel(5.0), kernel(20.0))
+    assert (len(made.evaluator.calls), last.calls) == (1, [kernel(20.0).source, kernel(5.0).source])
+    assert (check.start.latency_ms, check.found.latency_ms) == (20.0, 5.0)
+    assert made.origins() == ["turn 1: one", "final: start", "final"]
+    assert made.bench.trials == 2, "what stands beside a kernel is no trial of its own"
