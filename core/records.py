@@ -153,7 +153,7 @@ class FinishedRecord(Line):
     @model_serializer(mode="wrap")
     def _without_absent_files(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         found: dict[str, Any] = handler(self)
-        absent = ("solution", "patch", "beside_compile")
+        absent = ("solution", "patch", "beside_compile", "faster", "gain", "gain_interval")
         return {name: value for name, value in found.items() if name not in absent or value is not None}
 
 

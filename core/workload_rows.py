@@ -86,13 +86,20 @@ def time_at(evaluation: Evaluation, names: Sequence[str]) -> float | None:
 
 
 def _mean(measurements: Sequence[Measurement | None]) -> Measurement | None:
-    """Return the geometric mean: of the fastest samples, of the next ones, and so on. None unless all were timed."""
+    """Return the geometric mean: of the fastest samples, of the next ones, and so on. None unless all were timed.
+
+    They are in the order of the measurement that is known least: its interval depends on how it drifted.
+    """
     timed = [one for one in measurements if one is not None]
     if len(timed) < len(measurements):
         return None
     count = min(len(one.samples_ms) for one in timed)
     ranked = [_quantiles(sorted(one.samples_ms), count) for one in timed]
-    samples = tuple(statistics.geometric_mean(samples) for samples in zip(*ranked, strict=True))
+    means = [statistics.geometric_mean(samples) for samples in zip(*ranked, strict=True)]
+    least = max(timed, key=lambda one: (one.interval_ms[1] - one.interval_ms[0]) / one.median_ms).samples_ms
+    drifted = [least[len(least) * number // count] for number in range(count)]
+    rank = {place: rank for rank, place in enumerate(sorted(range(count), key=drifted.__getitem__))}
+    samples = tuple(means[rank[place]] for place in range(count))
     return Measurement(samples_ms=samples, method=timed[0].method, warmup=timed[0].warmup)
 
 

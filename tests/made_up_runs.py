@@ -52,6 +52,7 @@ def records(
         _trial(FOUND, "turn 1: register-tile", 0.9),
         {"kind": "turn", "iteration": 1, **turn, "attempts": tried, "improved": True, "improvement": 3.4},
         {"kind": "turn", "iteration": 2, **turn, "rationale": "Useless.", "improved": False, "improvement": 0.0},
+        _trial(START, "final: start", 4.0, contention),
         _trial(FOUND, "final", final_ms, contention),
         {**END, "verified": verified, "device": "a CPU", "best": {"status": "ok", "latency_ms": final_ms}},
     ]

@@ -63,6 +63,6 @@ def test_steps_of_a_run(tmp_path: Any) -> None:
     run(tmp_path, kernel(20.0), listed(kernel(8.0), kernel("wrong_value")), observer=cast(Any, OptimizeSteps(line)))
     texts = [step.text for step in sent.steps()]
     assert "start: ok, 20 ms; the roofline's floor is 0.1 ms" in texts
-    assert "turn 1: step-1.0 (compute): 2.500 times as fast" in texts
+    assert "turn 1: step-1.0 (compute): the fastest so far, 1.250x [1.250, 1.250] against the reference" in texts
     assert any(text.endswith("nothing faster") for text in texts)
     assert [step.done for step in sent.steps()] == sorted(step.done for step in sent.steps())

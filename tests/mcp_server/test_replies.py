@@ -106,11 +106,13 @@ def test_a_run(tmp_path: Path) -> None:
     assert (found.start_ms, found.best_ms, found.times_as_fast, found.speedup) == (20.0, 4.0, 5.0, 2.5)
     assert (found.saved_kernel, found.journal) == ("fast.py", "journal.jsonl") and found.verified
     assert [turn.improved for turn in found.turns[:3]] == [True, False, True]
+    assert [turn.speedup for turn in found.turns[:3]] == [1.25, None, 2.5]
+    assert found.faster and result.summary()["gain"] == 5.0
     assert "stop at the roofline" in found.next
     (tmp_path / "same").mkdir()
-    same = replace(result, outcome=run(tmp_path / "same", kernel(20.0), listed(kernel(30.0))))
+    same = replace(result, outcome=run(tmp_path / "same", kernel(20.0), listed(kernel(30.0))), kernel=None)
     nothing = Optimized.of("r", "k.py", same, str)
-    assert nothing.saved_kernel is None and "no rule made it faster" in nothing.next
+    assert nothing.saved_kernel is None and not nothing.faster and "no rule made it faster" in nothing.next
 
 
 def test_slow_kernels() -> None:

@@ -31,7 +31,7 @@ def test_the_run_and_its_end(history: History) -> None:
     assert history.start.latency_ms == pytest.approx(10.674, abs=1e-3)
     assert history.best.speedup == pytest.approx(1.238, abs=1e-3)
     assert history.best.interval is not None and history.best.interval[0] < 1.238 < history.best.interval[1]
-    assert history.times_faster == pytest.approx(6.113, abs=1e-3)
+    assert history.times_faster is None, "its start and its best kernel were timed in two runs"
     assert history.profile.floor_ms == pytest.approx(1.016, abs=1e-3)
 
 
