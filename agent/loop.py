@@ -153,7 +153,12 @@ class Optimization:
         if ended := next((one.ended for one in expanded if one.ended), None):
             self._cut_short = True
             return ended
-        return "nothing left to try" if all(one.turn is None for one in expanded) else None
+        if any(one.turn is not None for one in expanded):
+            return None
+        # What a limit ended before anything was measured may have had more to try.
+        if (late := self._late()) is not None:
+            self._cut_short = True
+        return late or "nothing left to try"
 
     def _expand(self, profile: Profile, lane: Lane, candidate: Candidate, variant: int) -> Expanded:
         """Do one turn in one lane: analysis, proposal, evaluation, repairs."""

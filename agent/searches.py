@@ -82,7 +82,9 @@ class Searches:
         borrow: Borrow,
         profile: Callable[[], Profile],
         count: Callable[[str, Evaluation], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._clock = clock
         self._problem = problem
         self._journal = journal
         self._borrow = borrow
@@ -123,6 +125,7 @@ class Searches:
                     Budget(trials=0) if ended else wanted.budget,
                     _Watched(self._count, origin),
                     wanted.patience,
+                    self._clock,
                     finalists=FINALISTS if wanted.patience is None else FEW_FINALISTS,
                 ).run()
 

@@ -14,6 +14,8 @@ NO_KERNEL = "no-kernel"
 """The strategy of a turn in which no kernel was proposed."""
 RULES = "rules"
 """The strategy of a turn in which several rules were tried, and none was worth a search."""
+BY_TOOL = "evaluated by a tool"
+"""The strategy of a turn whose fastest kernel a model's tool evaluated, and no proposal repeated."""
 SIGNIFICANT = 1.01
 """A smaller improvement is noise."""
 
@@ -39,6 +41,13 @@ class Attempt:
     def correct(self) -> bool:
         """Whether the proposal was evaluated as correct."""
         return any(evaluation.ok for evaluation in self.evaluations)
+
+    def has(self, kernel: Kernel) -> bool:
+        """Return whether a kernel, its parameters bound, is the proposal's at one of the configs that were evaluated."""
+        proposed = self.proposal.kernel if self.proposal is not None else None
+        return proposed is not None and any(
+            proposed.bind(Config(one.config)).digest == kernel.digest for one in self.evaluations if one.correct
+        )
 
     def record(self) -> AttemptRecord:
         """Return the attempt without the samples of its evaluations."""
@@ -111,13 +120,19 @@ class Turn:
 
     @property
     def proposal(self) -> Proposal | None:
-        """The last proposal of the turn; none of those that were only tried quickly."""
-        whole = (attempt.proposal for attempt in reversed(self.attempts) if not attempt.quick)
-        return next(filter(None, whole), None)
+        """The proposal that the turn's result is of, else its last one; none of those that were only tried quickly."""
+        whole = [attempt for attempt in reversed(self.attempts) if attempt.proposal is not None and not attempt.quick]
+        return next((attempt.proposal for attempt in [*filter(self._won, whole), *whole]), None)
+
+    def _won(self, attempt: Attempt) -> bool:
+        """Return whether the turn's result is an attempt's."""
+        return self.found is not None and attempt.has(self.found.kernel)
 
     @property
     def strategy(self) -> str:
-        """The strategy of the last proposal, `RULES` or `NO_KERNEL`."""
+        """The strategy of `proposal`, `BY_TOOL` where the result is none of the turn's, `RULES` or `NO_KERNEL`."""
+        if self.found is not None and self.attempts and not any(map(self._won, self.attempts)):
+            return BY_TOOL
         if self.proposal is not None:
             return self.proposal.strategy
         return RULES if any(attempt.quick for attempt in self.attempts) else NO_KERNEL

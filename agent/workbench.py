@@ -63,7 +63,7 @@ class Workbench:
         self._searcher = searcher
         self._judge = judge
         self.compilers = compilers
-        self.searches = Searches(problem, journal.path, self._searching, self.profile, self.count)
+        self.searches = Searches(problem, journal.path, self._searching, self.profile, self.count, clock)
         self._recall = RecordedEvaluations(journal)
         self._lock = threading.Lock()
         self._clock = clock

@@ -16,6 +16,7 @@ from ..evaluators.remote.evaluator import RemoteEvaluator
 from ..evaluators.remote.machines import Remote
 from ..evaluators.settings import Limits, Sampling, SearchSettings, Settings
 from ..evaluators.several_workloads import JudgingSeveral, SearchingSeveral, SeveralWorkloads
+from ..evaluators.waiting import WorkingClock
 from .devices import CPU, multiprocessors
 from .options.groups import MachineOptions
 from .options.trust import TimingOptions, TrustOptions, settings_of
@@ -53,9 +54,14 @@ def at_workloads(make: Callable[[], EvaluatorT], stack: contextlib.ExitStack) ->
     return SeveralWorkloads(another(), another)
 
 
-def local_evaluator(device: str, trust: TrustOptions = STRICT, settings: Settings | None = None) -> LocalEvaluator:
+def local_evaluator(
+    device: str,
+    trust: TrustOptions = STRICT,
+    settings: Settings | None = None,
+    clock: WorkingClock | None = None,
+) -> LocalEvaluator:
     """The evaluator of this machine."""
-    return LocalEvaluator(device, settings_of(trust, settings or Settings()), memory=cache_folder())
+    return LocalEvaluator(device, settings_of(trust, settings or Settings()), memory=cache_folder(), clock=clock)
 
 
 def remote_evaluator(remote: Remote, trust: TrustOptions) -> RemoteEvaluator:
@@ -71,6 +77,7 @@ def search_evaluator(
     trust: TrustOptions = STRICT,
     remote: Remote | None = None,
     sampling: Sampling | None = None,
+    clock: WorkingClock | None = None,
 ) -> Searcher:
     """An evaluator for many configs: `compilers` processes per device work ahead of it, by default a fair share.
 
@@ -82,7 +89,7 @@ def search_evaluator(
         return remote.search_evaluator(compilers, adaptive, settings_of(trust, Settings(limits=limits)))
     search = _search_settings(devices, compilers, adaptive)
     settings = Settings(limits=limits, search=replace(search, sampling=sampling or search.sampling))
-    members = [local_evaluator(device, trust, settings) for device in devices]
+    members = [local_evaluator(device, trust, settings, clock) for device in devices]
     return members[0] if len(members) == 1 else MultiDeviceEvaluator(members)
 
 
@@ -99,6 +106,8 @@ class Evaluators:
     """
 
     def __init__(self, device: str, lanes: int, trust: TrustOptions = STRICT, remote: Remote | None = None) -> None:
+        self.clock = WorkingClock()
+        """For time limits: it stands still while the device is waited for."""
         self._device = device
         self._remote = remote
         self._stack = contextlib.ExitStack()
@@ -112,7 +121,7 @@ class Evaluators:
             self.pool += [SeveralWorkloads(there, lambda: there)] * min(lanes, remote.lanes)
         else:
             for _ in range(1 if device == CPU else lanes):
-                first = local_evaluator(device, trust, self._settings)
+                first = local_evaluator(device, trust, self._settings, self.clock)
                 self._stack.enter_context(first)
                 self.pool.append(self._at_workloads(first, self._settings))
 

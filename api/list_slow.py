@@ -26,6 +26,9 @@ from .options.trust import Baseline
 from .speedup_records import Records, problem_key
 
 
+DISTURBED = "DISTURBED"
+
+
 @dataclass(frozen=True)
 class SlowKernel:
     """A kernel and its measured speedup. Times are medians of one call, in milliseconds."""
@@ -33,7 +36,7 @@ class SlowKernel:
     speedup: float
     """Over the reference, which `precision` chooses."""
     category: str
-    """SLOW, MODERATE or GOOD."""
+    """SLOW, MODERATE, GOOD, or DISTURBED: measured beside other processes, so that its speedup may be any."""
     kernel: str
     """`level2/2_10.py`."""
     latency_ms: float
@@ -58,7 +61,7 @@ class Listing:
     """The measured kernels, and those that could not be measured."""
 
     slow: tuple[SlowKernel, ...]
-    """Those below the threshold, the slowest first."""
+    """Those below the threshold, and those whose timing was disturbed, which may be; the slowest first."""
     measured: int
     """How many kernels."""
     failed: tuple[str, ...]
@@ -104,7 +107,9 @@ def run_list_slow(options: ListSlowOptions, observer: Observer) -> Listing:
                     failed.append(found)
                 else:
                     problems.append(found)
-    slow = sorted((row for row in rows if row.speedup < options.threshold), key=lambda row: row.speedup)
+    # What others disturbed may be any time: a reference that waited made 9.7x of a true 0.47x.
+    listed = [row for row in rows if row.speedup < options.threshold or row.contention is not None]
+    slow = sorted(listed, key=lambda row: (row.contention is not None, row.speedup))
     return Listing(
         tuple(slow),
         len(rows),
@@ -168,7 +173,7 @@ def _row(job: Job, evaluator: LocalEvaluator, records: Records, options: ListSlo
     shipped = options.folder is None and job.reference.endswith(".py")
     return SlowKernel(
         speedup=known["speedup"],
-        category=performance_category(known["speedup"]),
+        category=DISTURBED if known.get("contention") is not None else performance_category(known["speedup"]),
         kernel=f"{job.problem.id}.py" if shipped else job.reference,
         latency_ms=known["latency_ms"],
         reference_ms=known["reference_ms"],

@@ -107,6 +107,7 @@ class Session:
             journal,
             self._observer,
             judge=partial(self._evaluators.judge, (COMPILE,) if job.beside_compile else ()),
+            clock=self._evaluators.clock,
             compilers=self._evaluators.compilers,
         )
         return Optimization(
@@ -117,6 +118,7 @@ class Session:
             self._observer,
             partial(keep, journal),
             opened.cost,
+            clock=self._evaluators.clock,
             others=job.others,
         ).run()
 

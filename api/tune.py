@@ -8,6 +8,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from ..core.syntax_tree import literal
 from ..core.workload_rows import workloads_by_key
 from ..evaluators.remote.machines import Remote
 from ..evaluators.several_workloads import merged_profile
+from ..evaluators.waiting import WorkingClock
 from ..tuners import catalogue
 from ..tuners.discovery import space_of
 from ..tuners.formats import read_recording
@@ -59,10 +61,11 @@ def _tune(options: TuneOptions, remote: Remote | None, observer: SearchObserver)
         Journal(folder / "journal.jsonl") as journal,
         contextlib.ExitStack() as stack,
     ):
-        evaluator = at_workloads(
-            lambda: search_evaluator(devices, options.compilers, adaptive, options.compile_limit, options, remote),
-            stack,
+        clock = WorkingClock()
+        made = partial(
+            search_evaluator, devices, options.compilers, adaptive, options.compile_limit, options, remote, clock=clock
         )
+        evaluator = at_workloads(made, stack)
         same_run(journal, job, options.tuner)
         loading = threading.Thread(target=catalogue.preload, args=(options.tuner,), daemon=True)
         with (
@@ -91,7 +94,7 @@ def _tune(options: TuneOptions, remote: Remote | None, observer: SearchObserver)
         sets = workloads_by_key(keys)
         tuner = per_workload(make, sets) if adaptive else make(())
         budget = options.budget
-        more: dict[str, Any] = {"patience": options.patience, "workload_sets": sets}
+        more: dict[str, Any] = {"patience": options.patience, "workload_sets": sets, "clock": clock}
         search = Search(job.problem, job.kernel, pruned, tuner, evaluator, journal, budget, observer, **more)
 
         def result(found: Found) -> TuneResult:

@@ -115,18 +115,19 @@ def _batch_speedup(summary: Mapping[str, Any]) -> str:
 
 def slow_table(listing: Listing, threshold: float) -> Table:
     """Kernels below the threshold, on a terminal."""
-    title = f"{len(listing.slow)} of {listing.measured} kernels below {threshold:g}x"
+    disturbed = sum(row.contention is not None for row in listing.slow)
+    title = f"{len(listing.slow) - disturbed} of {listing.measured} kernels below {threshold:g}x"
+    title += f", {disturbed} disturbed" if disturbed else ""
     table = Table(title=title, title_justify="left")
     for column in ("kernel", "speedup", "", "latency ms", "reference ms", "against defaults", "problem"):
         numeric = "ms" in column or column in ("speedup", "against defaults")
         table.add_column(column, justify="right" if numeric else "left")
-    colors = {"SLOW": "red", "MODERATE": "yellow", "GOOD": "green"}
+    colors = {"SLOW": "red", "MODERATE": "yellow", "GOOD": "green", "DISTURBED": "yellow"}
     for row in listing.slow:
         category = f"[{colors[row.category]}]{row.category}[/]"
-        mark = "" if row.contention is None else " (disturbed)"
         default = "" if row.speedup_default is None else f"{row.speedup_default:.3f}x"
         times = (f"{row.latency_ms:.3f}", f"{row.reference_ms:.3f}", default)
-        table.add_row(row.kernel, f"{row.speedup:.3f}x{mark}", category, *times, escape(row.problem))
+        table.add_row(row.kernel, f"{row.speedup:.3f}x", category, *times, escape(row.problem))
     return table
 
 

@@ -27,7 +27,7 @@ def show_tune(given: Mapping[str, Any], display: Display) -> int:
         display.print_json(result.summary())
     if result.found.best is None or result.unproven:
         return 1
-    return 0 if result.faster else NOTHING_FASTER
+    return 0 if result.faster or result.patch else NOTHING_FASTER
 
 
 def show_result(result: TuneResult, screen: Screen) -> None:

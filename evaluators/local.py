@@ -21,7 +21,6 @@ from .contest import ContestPipeline, Entrant, Lost
 from .guards.own_kernels import registers_operators
 from .guards.source import find_violation
 from .pipeline.bench import CONFIRMED, SUSPICIOUS_SPEEDUP, Bench
-from .pipeline.device_access import DeviceAccess
 from .pipeline.evaluation import is_timed
 from .pipeline.interleaved_timer import InterleavedTimer, InterleavedTimes
 from .pipeline.processes import Processes, cores
@@ -31,6 +30,7 @@ from .pipeline.verdicts import compile_failure, rejected_evaluation
 from .reference.generated_codes import GeneratedCodes
 from .reference.roofline import profile
 from .settings import Convolutions, Settings
+from .waiting import WatchedAccess, WorkingClock
 
 
 class LocalEvaluator:
@@ -47,8 +47,11 @@ class LocalEvaluator:
         memory: Path | None = None,
         rng: random.Random | None = None,
         processes: Processes | None = None,
+        clock: WorkingClock | None = None,
     ) -> None:
         self.device = device
+        self.clock = clock or WorkingClock()
+        """Stands still while the device is waited for; evaluators of one command share it."""
         self.settings = settings or Settings()
         self.processes = processes or Processes(
             device, self.settings.limits, self.settings.sandbox, memory, self.settings.precision
@@ -57,7 +60,7 @@ class LocalEvaluator:
         self._memory = memory
         self._rng = rng or random.SystemRandom()
         self._timer = InterleavedTimer(device, self.settings, self.processes, memory)
-        access = DeviceAccess(device)
+        access = WatchedAccess(device, self.clock)
         self._contest = ContestPipeline(
             device, self.settings, self._timer, memory, self.processes, lambda: self._rng.randrange(2**31), access
         )
@@ -74,7 +77,9 @@ class LocalEvaluator:
 
         So neither libraries are imported nor references drawn a second time, and both find what the other compiled.
         """
-        return LocalEvaluator(self.device, settings or self.settings, self._memory, self._rng, self.processes)
+        return LocalEvaluator(
+            self.device, settings or self.settings, self._memory, self._rng, self.processes, self.clock
+        )
 
     def prepare(self, problem: Problem, kernel: Kernel) -> None:
         """Start the problem's reference; several may be prepared at once."""

@@ -23,7 +23,7 @@ class SlowRow(Reply):
     speedup: float
     """Over the reference, eager PyTorch in fp32."""
     category: str
-    """SLOW, MODERATE or GOOD."""
+    """SLOW, MODERATE, GOOD, or DISTURBED: then its speedup may be any."""
     latency_ms: float
     """Median milliseconds of one call."""
     reference_ms: float

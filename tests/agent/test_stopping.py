@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from kernelwright.agent.analysis import analyse
+from kernelwright.agent.proposer import TurnContext
 from kernelwright.agent.stopping import StoppingCriteria, at_floor
 from kernelwright.agent.turn import Candidate, Turn
-from kernelwright.core import Config, Measurement
+from kernelwright.core import Budget, Config, Measurement
 
 from ..fakes import PROFILE, evaluation, kernel
+from .made_up import Planned, run
 
 BEFORE = Candidate(kernel(20.0), evaluation(kernel(20.0), Config(), 20.0))
 ANALYSIS = analyse(PROFILE, BEFORE.kernel, BEFORE.evaluation)
@@ -69,3 +73,16 @@ def test_a_kernel_that_is_slower_than_the_reference_is_at_no_floor(reference: fl
 
 def test_a_failure_is_at_no_floor() -> None:
     assert not at_floor(PROFILE, evaluation(kernel("timeout"), Config(), "timeout"))
+
+
+def test_a_limit_that_ends_a_turn_before_anything_is_measured_is_why_the_run_ends(tmp_path: Path) -> None:
+    """There may have been more to try, so the run can go on with more time."""
+    now = [0.0]
+
+    def slow(context: TurnContext) -> None:
+        now[0] += 100.0
+
+    criteria = StoppingCriteria(target_speedup=1e9, max_iterations=None, budget=Budget(seconds=60.0))
+    outcome = run(tmp_path, kernel(20.0), Planned({"1.0": [slow]}), criteria=criteria, clock=lambda: now[0])
+    assert outcome.stopped.startswith("budget of 60 seconds") and outcome.cut_short
+    assert not outcome.turns

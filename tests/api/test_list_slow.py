@@ -13,6 +13,7 @@ from kernelwright.api.list_slow import run_list_slow
 from kernelwright.api.observers import Observer
 from kernelwright.api.options.optimize import ListSlowOptions
 from kernelwright.api.speedup_records import Records
+from kernelwright.cli.optimize_result import slow_table
 from kernelwright.core import Config, Evaluation, JournalError, Kernel
 
 from ..fakes import evaluation, kernel
@@ -69,3 +70,25 @@ def test_a_disturbed_kernel_is_measured_again_only_on_request(tmp_path: Path, mo
     contention = None
     assert listing(again=True) == (1, [])
     assert listing(again=True) == (0, [])
+
+
+def test_a_disturbed_speedup_hides_no_slow_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reference that waited for a core makes 9.7x of a true 0.467x, and the record stays until it is measured anew."""
+    monkeypatch.setenv("KERNELWRIGHT_CACHE", str(tmp_path))
+    disturbed = [True]
+
+    class Evaluator:
+        def evaluate(self, problem: Any, kernel: Kernel, configs: Sequence[Config]) -> Iterator[Evaluation]:
+            latency, contention = (1.03, 0.9) if disturbed[0] else (21.4, None)
+            yield evaluation(kernel, configs[0], latency, contention=contention)
+
+    monkeypatch.setattr(list_slow, "local_evaluator", lambda *_: nullcontext(Evaluator()))
+    offered = [file for file in list_slow.list_kernels("tilelang_cpu") if file.problem == "level1/1_19"]
+    monkeypatch.setattr(list_slow, "list_kernels", lambda _: offered)
+    for _ in ("measured", "from its record"):
+        found = run_list_slow(ListSlowOptions(device="cpu", workload="tiny"), Observer())
+        assert [(row.kernel, row.category) for row in found.slow] == [("level1/1_19.py", "DISTURBED")]
+        assert slow_table(found, 0.8).title == "0 of 1 kernels below 0.8x, 1 disturbed"
+    disturbed[0] = False
+    found = run_list_slow(ListSlowOptions(device="cpu", workload="tiny", again=True), Observer())
+    assert [(row.category, round(row.speedup, 3)) for row in found.slow] == [("SLOW", 0.467)]
