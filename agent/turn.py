@@ -43,7 +43,7 @@ class Attempt:
         return any(evaluation.ok for evaluation in self.evaluations)
 
     def has(self, kernel: Kernel) -> bool:
-        """Return whether a kernel, its parameters bound, is the proposal's at one of the configs that were evaluated."""
+        """Return whether a kernel, its parameters bound, is the proposal's at one of the evaluated configs."""
         proposed = self.proposal.kernel if self.proposal is not None else None
         return proposed is not None and any(
             proposed.bind(Config(one.config)).digest == kernel.digest for one in self.evaluations if one.correct

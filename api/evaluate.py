@@ -12,7 +12,7 @@ from ..corpus import find_problem
 from ..evaluators.kernelbench.evaluator import KernelBench, KernelBenchSettings
 from ..evaluators.kernelbench.precision import Precision
 from ..evaluators.kernelbench.result import THRESHOLDS, KernelBenchResult, fast_p
-from ..evaluators.kernelbench.run_folder import RunFolder, Sample
+from ..evaluators.kernelbench.run_folder import RunFolder, Sample, StrictResult
 from ..evaluators.local import LocalEvaluator
 from ..evaluators.remote.machines import Remote
 from ..evaluators.several_workloads import SeveralWorkloads
@@ -34,7 +34,15 @@ class FolderResult:
     verdicts: tuple[ProtocolVerdicts, ...]
     """Of the kernels without an earlier result."""
     speedups: dict[int, float | None]
-    """By problem number; None for a kernel that is not correct."""
+    """By problem number: KernelBench's; None for a kernel that is not correct."""
+    strict_speedups: dict[int, float | None] | None = None
+    """By problem number: of the strict protocol, None for a kernel that is not proven correct, or was disturbed. None
+    where that protocol was not asked for."""
+
+    @property
+    def counted(self) -> dict[int, float | None]:
+        """The speedups that count: where both protocols were asked for, the strict ones."""
+        return self.speedups if self.strict_speedups is None else self.strict_speedups
 
     @property
     def correct(self) -> bool:
@@ -43,12 +51,16 @@ class FolderResult:
 
     def record(self) -> dict[str, Any]:
         """The result as plain data, as `--json` prints it."""
-        shares = {str(p): fast_p(list(self.speedups.values()), p) for p in THRESHOLDS}
         return {
             "results": [one.record() for one in self.verdicts],
             "problems": len(self.speedups),
-            "fast_p": shares,
+            "fast_p": _shares(self.counted),
+            **({} if self.strict_speedups is None else {"kernelbench_fast_p": _shares(self.speedups)}),
         }
+
+
+def _shares(speedups: dict[int, float | None]) -> dict[str, float]:
+    return {str(p): fast_p(list(speedups.values()), p) for p in THRESHOLDS}
 
 
 def run_evaluate(options: EvaluateOptions, observer: Observer) -> ProtocolVerdicts:
@@ -113,7 +125,7 @@ class _Evaluation:
         with self._observer.working(f"evaluating {job.problem.id} on {self._device}"):
             verdicts = self._verdicts(subject)
         if folder and sample and verdicts.result:
-            folder.add(sample, job.problem, subject.source, verdicts.result)
+            folder.add(sample, job.problem, subject.source, verdicts.result, _strict(verdicts))
         return verdicts
 
     def folder(self) -> FolderResult:
@@ -127,14 +139,16 @@ class _Evaluation:
         with self._observer.progress("evaluating", len(samples)) as step:
             for sample in samples:
                 # Another command may be working on the same folder.
-                if not folder.has(sample):
+                if not folder.has(sample) or (self._options.strict and not folder.has_strict(sample)):
                     subject = self._subject(folder.kernel(sample), problems[sample.problem_id].read())
                     verdicts = self._verdicts(subject)
                     assert verdicts.result is not None
-                    folder.store(sample, subject.problem, verdicts.result)
+                    folder.store(sample, subject.problem, verdicts.result, _strict(verdicts))
                     found.append(verdicts)
                 step(sample.file_name)
-        return FolderResult(tuple(found), dict(folder.speedups(self._options.sample_id or 0)))
+        number = self._options.sample_id or 0
+        strict = folder.strict_speedups(number) if self._options.strict else None
+        return FolderResult(tuple(found), folder.speedups(number), strict)
 
     def _subject(self, path: Path, problem: TorchProblem) -> _Subject:
         options = replace(self._options, kernel=str(path), problem=problem.id)
@@ -159,3 +173,12 @@ class _Evaluation:
         if self._options.kernelbench:
             result = self._kernelbench.evaluate(subject.problem, subject.source, subject.backend)
         return ProtocolVerdicts(subject.problem.id, subject.problem.workload, evaluation, refusal, result)
+
+
+def _strict(verdicts: ProtocolVerdicts) -> StrictResult | None:
+    """Return the strict verdict as a run folder holds it; None where it was not asked for."""
+    found = verdicts.evaluation
+    if found is None:
+        return StrictResult(status=verdicts.refusal) if verdicts.refusal else None
+    speedup = found.speedup.ratio if found.speedup else None
+    return StrictResult(status=found.status.value, speedup=speedup, contention=found.contention)

@@ -25,7 +25,6 @@ from .options.optimize import ListSlowOptions
 from .options.trust import Baseline
 from .speedup_records import Records, problem_key
 
-
 DISTURBED = "DISTURBED"
 
 

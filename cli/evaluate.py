@@ -81,7 +81,15 @@ def _show_folder(result: FolderResult, screen: Screen) -> int:
             screen.print(comparison_table(result.verdicts))
         for verdicts in result.verdicts:
             _explain(verdicts, screen)
-        screen.print(describe_fast_p(result.speedups))
+        if result.strict_speedups is None:
+            screen.print(f"{describe_fast_p(result.speedups)} (by kernelbench alone, which proves no speedup)")
+        else:
+            screen.print(f"{describe_fast_p(result.strict_speedups)} (strict)")
+            screen.print(f"{describe_fast_p(result.speedups)} (kernelbench)")
+    disturbed = [one for one in result.verdicts if one.evaluation is not None and one.evaluation.contention is not None]
+    if disturbed:
+        names = ", ".join(one.problem for one in disturbed)
+        screen.warn(f"others disturbed {names}: the strict speedup is not counted; the same command measures it again")
     return 0 if result.correct else 1
 
 

@@ -25,6 +25,8 @@ from .result import KernelBenchResult
 
 RESULTS = "eval_results.json"
 BASELINE = "baseline_time_torch.json"
+STRICT = "strict_results.json"
+"""Verdicts of the strict protocol, by problem and sample; KernelBench itself does not read them."""
 _KERNEL = re.compile(r"level_(\d+)_problem_(\d+)_sample_(\d+)_kernel\.py")
 _PROBLEM = re.compile(r"level(\d+)/\1_(\d+)")
 _Results = dict[str, list[dict[str, Any]]]
@@ -37,12 +39,27 @@ class _Entry(BaseModel):
     runtime: float
 
 
+class StrictResult(BaseModel):
+    """The strict protocol's verdict on a kernel."""
+
+    status: str
+    """ok, or why it does not count."""
+    speedup: float | None = None
+    contention: float | None = None
+
+    @property
+    def counted(self) -> float | None:
+        """The speedup, where it is proven and nothing disturbed it."""
+        return self.speedup if self.status == "ok" and self.contention is None else None
+
+
 class _Times(BaseModel):
     mean: float
 
 
 _Number = Annotated[str, Field(pattern=r"^\d+(_.*)?$")]
 _RESULTS: TypeAdapter[Any] = TypeAdapter(dict[Annotated[str, Field(pattern=r"^\d+$")], list[_Entry]])
+_STRICT: TypeAdapter[dict[str, dict[str, StrictResult]]] = TypeAdapter(dict[str, dict[str, StrictResult]])
 _BASELINE: TypeAdapter[Any] = TypeAdapter(dict[str, dict[_Number, _Times]])
 
 
@@ -97,6 +114,11 @@ class RunFolder:
         """Return whether there is a result for the kernel."""
         return any(entry["sample_id"] == sample.sample for entry in self._results().get(str(sample.problem), []))
 
+    def has_strict(self, sample: Sample) -> bool:
+        """Return whether there is a strict verdict on the kernel that nothing disturbed."""
+        found = self._strict().get(str(sample.problem), {}).get(str(sample.sample))
+        return found is not None and found.contention is None
+
     def kernel(self, sample: Sample) -> Path:
         """Return the path of a kernel, which may not exist yet."""
         return self.path / sample.file_name
@@ -117,16 +139,35 @@ class RunFolder:
                 "results by the problem's number alone, so take one folder per level"
             )
 
-    def add(self, sample: Sample, problem: Problem, source: str, result: KernelBenchResult) -> None:
-        """Write a kernel and its result."""
+    def add(
+        self,
+        sample: Sample,
+        problem: Problem,
+        source: str,
+        result: KernelBenchResult,
+        strict: StrictResult | None = None,
+    ) -> None:
+        """Write a kernel and its results."""
         self.check(sample)
         with self._locked():
             write_whole(self.kernel(sample), source)
-        self.store(sample, problem, result)
+        self.store(sample, problem, result, strict)
 
-    def store(self, sample: Sample, problem: Problem, result: KernelBenchResult) -> None:
-        """Write a result, replacing an earlier one of the same sample, and the reference's time."""
+    def store(
+        self, sample: Sample, problem: Problem, result: KernelBenchResult, strict: StrictResult | None = None
+    ) -> None:
+        """Write results, replacing earlier ones of the same sample, and the reference's time.
+
+        A strict verdict on another text of the kernel does not stay.
+        """
         with self._locked():
+            verdicts = self._strict()
+            verdicts.setdefault(str(sample.problem), {}).pop(str(sample.sample), None)
+            if strict is not None:
+                verdicts[str(sample.problem)][str(sample.sample)] = strict
+            if strict is not None or (self.path / STRICT).exists():
+                kept = {number: some for number, some in verdicts.items() if some}
+                write_whole(self.path / STRICT, _STRICT.dump_json(_by_number(kept), indent=4).decode())
             results = self._results()
             entries = [entry for entry in results.get(str(sample.problem), []) if entry["sample_id"] != sample.sample]
             entries.append(result.record(sample.sample))
@@ -148,6 +189,15 @@ class RunFolder:
             timed = runtimes and runtimes[0] > 0 and int(number) in times
             found[int(number)] = times[int(number)] / runtimes[0] if timed else None
         return found
+
+    def strict_speedups(self, sample_id: int = 0) -> dict[int, float | None]:
+        """Return the strict speedup of one sample of each problem with a result; None where none counts."""
+        verdicts = self._strict()
+        found = {number: verdicts.get(number, {}).get(str(sample_id)) for number in self._results()}
+        return {int(number): one.counted if one else None for number, one in found.items()}
+
+    def _strict(self) -> dict[str, dict[str, StrictResult]]:
+        return _STRICT.validate_python(self._read(STRICT, _STRICT))
 
     def _results(self) -> _Results:
         return self._read(RESULTS, _RESULTS)

@@ -73,7 +73,7 @@ def test_a_disturbed_kernel_is_measured_again_only_on_request(tmp_path: Path, mo
 
 
 def test_a_disturbed_speedup_hides_no_slow_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reference that waited for a core makes 9.7x of a true 0.467x, and the record stays until it is measured anew."""
+    """A reference that waited for a core makes 9.7x of a true 0.467x, and the record stays until it is made anew."""
     monkeypatch.setenv("KERNELWRIGHT_CACHE", str(tmp_path))
     disturbed = [True]
 

@@ -66,7 +66,10 @@ def test_both_protocols_and_a_run_folder(kernel_file: Path) -> None:
     assert "Traceback" not in run.stderr
     assert "wrong_value" in run.stdout and "incorrect" in run.stdout and "Output mismatch" in run.stdout
     assert "not compiled" in run.stdout and "no kernel" in run.stdout
-    assert "fast_p over 1 problem: 0: 1.00" in run.stdout
+    told = [line for line in run.stdout.splitlines() if line.startswith("fast_p over 1 problem: 0: 1.00")]
+    assert [line.rpartition("(")[2] for line in told] == ["strict)", "kernelbench)"]
+    strict = json.loads((here / "run" / "strict_results.json").read_text())["999"]
+    assert {number: one["status"] for number, one in strict.items()}.items() >= {"0": "ok", "1": "wrong_value"}.items()
     entries = json.loads((here / "run" / "eval_results.json").read_text())["999"]
     assert [(one["sample_id"], one["compiled"], one["correctness"]) for one in entries] == [
         (0, True, True),
@@ -80,6 +83,8 @@ def test_both_protocols_and_a_run_folder(kernel_file: Path) -> None:
     assert again.exit_code == 0, again.stderr
     assert json.loads(again.stdout)["results"] == []
     assert json.loads(again.stdout)["fast_p"]["0.0"] == 1.0
+    told = [kernelwright(*folder, cwd=here).stdout]
+    assert "(by kernelbench alone, which proves no speedup)" in told[0]
 
 
 @pytest.mark.parametrize(

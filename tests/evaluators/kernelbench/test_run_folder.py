@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kernelwright.api.evaluate import FolderResult
 from kernelwright.core import OptionError, ResultsError, TorchProblem
 from kernelwright.corpus import find_problem
 from kernelwright.evaluators.kernelbench.result import THRESHOLDS, KernelBenchResult, TimingStats, fast_p
-from kernelwright.evaluators.kernelbench.run_folder import RunFolder, Sample
+from kernelwright.evaluators.kernelbench.run_folder import RunFolder, Sample, StrictResult
 
 
 def result(runtime: float | None, reference: float | None = 2.0, correct: bool = True) -> KernelBenchResult:
@@ -38,6 +39,29 @@ def problem(number: str) -> TorchProblem:
 def file(folder: RunFolder, number: str, found: KernelBenchResult, sample: int = 0) -> None:
     one = problem(number)
     folder.add(Sample.of(one, sample), one, f"# kernel for {number}\n", found)
+
+
+def test_where_both_protocols_were_asked_for_the_strict_figures_count(tmp_path: Path) -> None:
+    """KernelBench times the reference first, alone: what disturbs that makes 12.9x of a true 1.016x."""
+    folder = RunFolder(tmp_path)
+    strict = {
+        "1_19": StrictResult(status="ok", speedup=1.016),
+        "1_94": StrictResult(status="unproven", speedup=16.2),
+        "1_23": StrictResult(status="ok", speedup=3.0, contention=0.9),
+        "1_36": StrictResult(status="ok", speedup=0.5),
+    }
+    for number, verdict in strict.items():
+        one = problem(number)
+        folder.add(Sample.of(one, 0), one, "# kernel\n", result(0.155), verdict)
+    file(folder, "1_36", result(0.155))  # another text of the kernel, of which no strict verdict is known
+    assert folder.speedups() == dict.fromkeys((19, 94, 23, 36), pytest.approx(12.9, abs=0.01))
+    assert folder.strict_speedups() == {19: 1.016, 94: None, 23: None, 36: None}
+    known = {number: folder.has_strict(Sample.of(problem(number), 0)) for number in strict}
+    assert known == {"1_19": True, "1_94": True, "1_23": False, "1_36": False}, "what was disturbed is measured again"
+    found = FolderResult((), folder.speedups(), folder.strict_speedups()).record()
+    assert (found["fast_p"]["1.5"], found["fast_p"]["1.0"], found["kernelbench_fast_p"]["1.5"]) == (0.0, 0.25, 1.0)
+    alone = FolderResult((), folder.speedups()).record()
+    assert alone["fast_p"]["1.5"] == 1.0 and "kernelbench_fast_p" not in alone
 
 
 def test_the_files_are_those_of_kernelbench(tmp_path: Path) -> None:
