@@ -48,6 +48,7 @@ class ProfileResult:
             "floor_ms": profile.floor_ms if profile else None,
             "profile": profile.model_dump(mode="json") if profile else None,
             "kernel_profile": ran.model_dump(mode="json") if ran else None,
+            "profiled_ms": ran.time_ms if ran else None,
             "bottleneck": dataclasses.asdict(self.bottleneck) if self.bottleneck else None,
             "remark": self.remark,
             "environment": evaluation.environment,

@@ -34,7 +34,9 @@ def _show(screen: Screen, result: ProfileResult) -> None:
         screen.print(escape(device_text(result.profile)))
     screen.print(escape(measured_text(evaluation)))
     if evaluation.kernel_profile is not None and evaluation.kernel_profile.kernels:
-        screen.print(kernel_table(evaluation.kernel_profile, result.profile.ceilings.cores if result.profile else None))
+        cores = result.profile.ceilings.cores if result.profile else None
+        screen.print(kernel_table(evaluation.kernel_profile, cores, evaluation.latency_ms))
+        screen.print(escape(total_text(evaluation.kernel_profile, evaluation.latency_ms)))
     if evaluation.kernel_profile is not None:
         for name, value in evaluation.kernel_profile.counters.items():
             screen.print(escape(f"{name:>24} {value:8.1f}"))
@@ -46,14 +48,26 @@ def _show(screen: Screen, result: ProfileResult) -> None:
             screen.print(escape(f"- {line}"))
 
 
-def kernel_table(ran: KernelProfile, multiprocessors: int | None) -> Table:
+def total_text(ran: KernelProfile, latency_ms: float | None) -> str:
+    """What the rows add up to, beside the median of the timed calls."""
+    if latency_ms is not None and ran.slowed(latency_ms):
+        return (
+            f"shares of one call that the profiler slowed to {ran.time_ms:.4g} ms; timed calls take {latency_ms:.4g} ms"
+        )
+    timed = f", of a median of {latency_ms:.4g} ms" if latency_ms is not None else ""
+    return f"one profiled call: {ran.time_ms:.4g} ms in all{timed}"
+
+
+def kernel_table(ran: KernelProfile, multiprocessors: int | None, latency_ms: float | None = None) -> Table:
     """Return a row per kernel; columns of which nothing is known, as on a CPU, are left out.
 
+    Where the profiled call took longer than timed ones, times would not fit these, and only shares are shown.
     The occupancy is the most that fits; the estimate is the mean over the waves, if all blocks take the same time.
     """
     estimated = [one.filled(multiprocessors) if multiprocessors else None for one in ran.kernels]
     columns: dict[str, list[Any]] = {
-        "ms": [f"{one.time_ms:.4f}" for one in ran.kernels],
+        "share": [f"{ran.share(one):.1%}" for one in ran.kernels],
+        "ms": [None if ran.slowed(latency_ms) else f"{one.time_ms:.4f}" for one in ran.kernels],
         "launches": [one.launches for one in ran.kernels],
         "blocks": [one.blocks for one in ran.kernels],
         "threads": [one.threads for one in ran.kernels],

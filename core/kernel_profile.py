@@ -7,6 +7,8 @@ import math
 from pydantic import BaseModel, ConfigDict, Field
 
 NAME_LIMIT = 80
+SLOWER = 1.1
+"""A profiled call that took this many times the timed median was slowed, by the profiler or by other processes."""
 
 
 class DeviceKernel(BaseModel):
@@ -77,6 +79,14 @@ class KernelProfile(BaseModel):
     def time_ms(self) -> float:
         """Total kernel time in milliseconds."""
         return sum(kernel.time_ms for kernel in self.kernels)
+
+    def slowed(self, latency_ms: float | None) -> bool:
+        """Whether the profiled call took longer than timed ones: of its times only the shares tell something."""
+        return latency_ms is not None and self.time_ms > SLOWER * latency_ms
+
+    def share(self, kernel: DeviceKernel) -> float:
+        """Return a kernel's share of the profiled call's time."""
+        return kernel.time_ms / self.time_ms if self.time_ms > 0 else 0.0
 
     @property
     def own_share(self) -> float | None:

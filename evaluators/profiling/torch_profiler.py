@@ -19,6 +19,8 @@ from .occupancy import occupancy
 
 ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 """Categories of the trace's events that take time on a GPU."""
+CALLS, CALLS_MS = 5, 50.0
+"""On a CPU at most so many calls are profiled, while they take no more milliseconds: the fastest one is told."""
 OWN_CODE = "own code"
 """On a CPU: the time outside torch's operators."""
 
@@ -124,7 +126,18 @@ def _product(extents: Sequence[int] | None) -> int | None:
 
 
 def _profile_cpu(call: Callable[[], object], before: Callable[[], object] | None) -> Message:
-    """Return torch's operators, each with its exclusive time, and the rest as the candidate's own code."""
+    """Return torch's operators, each with its exclusive time, and the rest as the candidate's own code.
+
+    Of the fastest call: the first one starts the profiler, and other processes slow some.
+    """
+    profiled: list[tuple[float, Message]] = []
+    while len(profiled) < CALLS and sum(total_ms for total_ms, _ in profiled) < CALLS_MS:
+        profiled.append(_profiled_on_cpu(call, before))
+    return min(profiled, key=lambda one: one[0])[1]
+
+
+def _profiled_on_cpu(call: Callable[[], object], before: Callable[[], object] | None) -> tuple[float, Message]:
+    """Return the milliseconds of a call, and its operators."""
     import torch
 
     if before is not None:
@@ -140,7 +153,7 @@ def _profile_cpu(call: Callable[[], object], before: Callable[[], object] | None
     ]
     rest_ms = max(0.0, total_ms - sum(operator["time_ms"] for operator in operators))
     kernels = [*operators, {"name": OWN_CODE, "launches": 1, "time_ms": rest_ms, "own": True}]
-    return {"kernels": sorted(kernels, key=lambda kernel: -kernel["time_ms"])}
+    return total_ms, {"kernels": sorted(kernels, key=lambda kernel: -kernel["time_ms"])}
 
 
 def compiled_kernels() -> list[CompiledKernel]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...api.explain import in_one_line
-from ...core import DeviceKernel, Evaluation, Profile, Status
+from ...core import DeviceKernel, Evaluation, KernelProfile, Profile, Status
 from .reply import Reply
 from .verdict import FAILED, warnings_of
 
@@ -23,8 +23,10 @@ class KernelPart(Reply):
     own: bool
     """Whether it is the candidate's own code, not a library's."""
     launches: int
-    time_ms: float
-    """Milliseconds of all its launches in one call."""
+    share: float
+    """Of the time of one profiled call, from 0 to 1."""
+    time_ms: float | None
+    """Milliseconds of all its launches in that call; null where the profiler slowed it beyond latency_ms."""
     blocks: int | None
     """Of one launch."""
     threads: int | None
@@ -41,13 +43,14 @@ class KernelPart(Reply):
     """What limits the occupancy."""
 
     @classmethod
-    def of(cls, one: DeviceKernel) -> KernelPart:
-        """A kernel that the profiler saw."""
+    def of(cls, one: DeviceKernel, ran: KernelProfile, latency_ms: float | None) -> KernelPart:
+        """A kernel that the profiler saw in a call."""
         return cls(
             name=one.short_name,
             own=one.own,
             launches=one.launches,
-            time_ms=one.time_ms,
+            share=ran.share(one),
+            time_ms=None if ran.slowed(latency_ms) else one.time_ms,
             blocks=one.blocks,
             threads=one.threads,
             registers=one.registers,
@@ -116,6 +119,7 @@ class Profiled(Reply):
         """The profile in `api`'s record."""
         evaluation, profile, found = result.evaluation, result.profile, result.bottleneck
         latency = evaluation.latency_ms
+        ran = evaluation.kernel_profile
         seconds = latency / 1e3 if latency and profile else None
         return cls(
             kernel=kernel,
@@ -140,9 +144,7 @@ class Profiled(Reply):
                 evidence=list(found.evidence),
                 possible_speedup=found.factors,
             ),
-            parts=[KernelPart.of(one) for one in evaluation.kernel_profile.kernels]
-            if evaluation.kernel_profile
-            else [],
+            parts=[KernelPart.of(one, ran, latency) for one in ran.kernels] if ran else [],
             warnings=warnings_of(evaluation),
             next=_next(evaluation, profile, found.cause if found else ""),
         )

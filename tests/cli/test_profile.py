@@ -63,10 +63,22 @@ def test_the_table_the_bottleneck_and_the_evidence(profiled: Any, capsys: pytest
     assert profiled() == 0
     lines = capsys.readouterr().out.splitlines()
     row = next(line.split() for line in lines if line.strip().startswith("scale"))
-    assert row == ["scale", "0.3000", "2", "32", "128", "255", "64"]
+    assert row == ["scale", "75.0%", "0.3000", "2", "32", "128", "255", "64"]
     assert any(line.startswith("fill<[3]> (library)") for line in lines)
+    assert "one profiled call: 0.4 ms in all, of a median of 0.5 ms" in lines
     assert "bottleneck: compute (instructions)" in lines
     assert "- 5.0 times its roofline floor of 0.100 ms" in lines
+
+
+def test_a_table_that_adds_up_to_more_than_the_time_has_shares_alone(
+    profiled: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(profiling, "local_evaluator", lambda device, options: Scripted(0.109))
+    assert profiled() == 0
+    lines = capsys.readouterr().out.splitlines()
+    row = next(line.split() for line in lines if line.strip().startswith("scale"))
+    assert row == ["scale", "75.0%", "2", "32", "128", "255", "64"]
+    assert "shares of one call that the profiler slowed to 0.4 ms; timed calls take 0.109 ms" in lines
 
 
 def test_as_json(profiled: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
