@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
-from ..core import Evaluation, Kernel, Speedup
+from ..core import Evaluation, Kernel
 from .population import Population
 from .stopping import StoppingCriteria
 from .turn import Candidate
@@ -100,14 +100,5 @@ def faster(check: LastCheck) -> bool:
     """Return whether the kernel is faster than the start beyond doubt, or that one cannot be measured any more."""
     if check.start.latency_ms is None:
         return True
-    gain = gain_of(check.start, check.found)
+    gain = check.found.gain_over(check.start)
     return gain is not None and gain.low > 1.0
-
-
-def gain_of(start: Evaluation, found: Evaluation) -> Speedup | None:
-    """Return how many times as fast as the start a kernel is; None unless one run timed both."""
-    if start.measurement is None or found.measurement is None or start.reference != found.reference:
-        return None
-    if start.kernel_digest == found.kernel_digest:
-        return Speedup(ratio=1.0, low=1.0, high=1.0)
-    return Speedup.between(start.measurement, found.measurement)

@@ -12,7 +12,7 @@ from ..core.baselines import STRICT, against_text
 from ..core.verdict import NOT_REPLAYED
 from .analysis import Category, analyse
 from .batch import Batch, search
-from .final_checks import FinalChecks, gain_of
+from .final_checks import FinalChecks
 from .lane import Lane
 from .observer import LoopObserver
 from .parallel import raise_any, run_parallel
@@ -49,7 +49,7 @@ class Outcome:
     @property
     def gain(self) -> Speedup | None:
         """How many times as fast as the start the best kernel is, as one run timed both; None where none did."""
-        return gain_of(self.start, self.best) if self.verified else None
+        return self.best.gain_over(self.start) if self.verified else None
 
     @property
     def faster(self) -> bool:

@@ -135,7 +135,7 @@ class ScheduleOptimizer:
     def _finish(self, config: AttentionConfig, job: Job, found: Found, folder: TuningFolder) -> ScheduleResult:
         result = ScheduleResult(self.space, job, found, folder)
         kernel = None
-        if result.best is not None:
+        if result.faster:
             kernel = str(result.kernel_path)
             result.write_kernel()
         for number, evaluation in enumerate(folder.improvements if config.simulate else ()):

@@ -42,6 +42,15 @@ class ScheduleResult:
         return self.found.best
 
     @property
+    def faster(self) -> bool:
+        """Whether the winner beats the kernel's own schedule beyond doubt, or that one could not be measured."""
+        best, start = self.best, self.found.start
+        if best is None or not best.ok or self.job.kernel.bind(best.config).digest == self.job.kernel.digest:
+            return False
+        gain = best.gain_over(start) if start is not None else None
+        return gain.low > 1.0 if gain is not None else start is None or start.measurement is None
+
+    @property
     def simulated(self) -> bool:
         """Whether no kernel ran."""
         return any(one.origin is Origin.SIMULATED for one in self.found.evaluations)

@@ -135,7 +135,7 @@ class RunFolder:
     def finish(self, result: MlirResult, evaluator: IreeEvaluator) -> MlirResult:
         """Write the summary, and where something was correct the module and its tuning spec."""
         best = result.best
-        if best is not None:
+        if best is not None and result.faster:
             kernel = self._scheduling.kernel.bind(best.config)
             head = f"// {best.latency_ms:.4f} ms, {best.speedup} over IREE's default, on {self._scheduling.label}\n"
             module = write_whole(self.path / "best.mlir", head + printed(kernel.source, kernel.name))

@@ -27,7 +27,7 @@ class MlirResult:
     """The finalists for the whole function and the default module (an empty config), timed interleaved, the fastest
     first."""
     module: Path | None = None
-    """The module with the best schedules; None where nothing was correct."""
+    """The module with the best schedules; None where none is faster than IREE's default."""
     spec: Path | None = None
     """The tuning spec: the same for builds of the module as it was. None where it could carry nothing."""
     spec_fault: str = ""

@@ -87,9 +87,8 @@ class TuneResult:
         best, start = self.found.best, self.found.start
         if best is None or self.own:
             return False
-        if best.speedup and start and start.speedup:
-            return best.speedup.low > start.speedup.high
-        return self.gain is None or self.gain > 1.0
+        gain = best.gain_over(start) if start is not None else None
+        return gain.low > 1.0 if gain is not None else start is None or start.measurement is None
 
     @property
     def contention(self) -> float | None:

@@ -15,6 +15,7 @@ from ..api.observers import MlirObserver
 from ..api.options.mlir import MlirOptions
 from ..core import Config
 from ..tuners.mlir.space import Schedule
+from .guard import NOTHING_FASTER
 from .parameters import chosen
 from .render import Display, Screen, describe_config
 
@@ -22,14 +23,16 @@ DOUBLE, SINGLE, STARS = "=" * 58, "-" * 64, "*" * 56
 
 
 def show_mlir(given: Mapping[str, Any], display: Display) -> int:
-    """Tune and show the result; 0 when a schedule was correct, or nothing was to be run."""
+    """Tune and show the result; 0 when a schedule is faster, or nothing was to be run, else `NOTHING_FASTER`."""
     screen = MlirDisplay(display)
     result = run_mlir(chosen(given, MlirOptions, observer=screen), screen)
     if not result.dry:
         show_result(result, screen)
     if display.json:
         display.print_json(result.summary())
-    return 0 if result.dry or result.best else 1
+    if result.dry or result.faster:
+        return 0
+    return NOTHING_FASTER if result.best else 1
 
 
 class MlirDisplay(Screen, MlirObserver):
@@ -112,7 +115,8 @@ def show_result(result: MlirResult, screen: Screen) -> None:
         screen.warn(f"a tuning spec cannot carry the schedules of {', '.join(result.not_in_spec)}; use best.mlir")
     files = ("module", result.module), ("tuning spec", result.spec), ("folder", result.folder)
     for what, path in files:
-        screen.console.print(f"{what}: {escape(str(path))}", soft_wrap=True)
+        if path is not None:
+            screen.console.print(f"{what}: {escape(str(path))}", soft_wrap=True)
 
 
 def _table(result: MlirResult) -> Table:

@@ -135,6 +135,14 @@ class Evaluation(BaseModel):
             return None
         return Speedup.between(self.reference, self.measurement)
 
+    def gain_over(self, start: Evaluation) -> Speedup | None:
+        """Return how many times as fast as another one this is; None unless one run timed both beside one reference."""
+        if start.measurement is None or self.measurement is None or start.reference != self.reference:
+            return None
+        if (start.kernel_digest, start.config) == (self.kernel_digest, self.config):
+            return Speedup(ratio=1.0, low=1.0, high=1.0)
+        return Speedup.between(start.measurement, self.measurement)
+
     @property
     def speedup_default(self) -> Speedup | None:
         """Speedup over eager PyTorch with its own defaults, or None when either was not timed."""

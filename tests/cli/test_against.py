@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from kernelwright.core import RunRecord, read_journal
 from kernelwright.core.journal import of
 
 from ..conftest import SCALE_KERNEL
-from ..evaluators.default_precision import SLEEP_S, SOURCE, pretend_gpu
+from ..evaluators.default_precision import SOURCE, pretend_gpu
 from .commands import SCALE, kernelwright, refused
 
 TARGET = 10.0
@@ -33,7 +32,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def optimize(folder: Path, *arguments: object) -> dict[str, Any]:
     common = ("-k", "1_999.py", *SCALE, "--target-speedup", TARGET, "--max-iterations", "1", "--json")
     run = kernelwright("optimize", *common, *arguments, cwd=folder)
-    assert run.returncode == 0, run.stderr
+    assert run.returncode in (0, 3), run.stderr
     found: dict[str, Any] = json.loads(run.stdout)
     return found
 
@@ -46,11 +45,7 @@ def test_a_target_against_the_defaults(folder: Path) -> None:
     assert best["speedup"] < TARGET < best["speedup_default"] and not best["default_is_reference"]
     low, high = best["interval_default"]
     assert low <= best["speedup_default"] <= high
-    header = ast.get_docstring(ast.parse((folder / found["kernel"]).read_text())) or ""
-    result = ast.literal_eval(header.splitlines()[1].removeprefix("Evaluation Result: "))
-    assert result["speedup_ratio"] == pytest.approx(best["speedup"], abs=1e-4)
-    assert result["speedup_default"] == pytest.approx(best["speedup_default"], abs=1e-4)
-    assert result["default_ms"] >= 1000 * SLEEP_S and result["precision"] == "fp32"
+    assert (found["faster"], found["kernel"]) == (False, None), "the start is what reaches it"
 
     history = load_history(folder / "results")
     assert (history.against, history.speedup) == ("default", best["speedup_default"])

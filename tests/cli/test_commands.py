@@ -37,8 +37,8 @@ def test_optimize_ends_with_a_verified_kernel_on_disk(kernel_file: Path) -> None
         "--json",
         cwd=folder,
     )
-    assert run.returncode == 0, run.stderr
     found = json.loads(run.stdout)
+    assert run.returncode == (0 if found["faster"] else 3), run.stderr
     assert found["verified"]
     assert found["target_speedup"] == 50
     assert not found["target_reached"]
@@ -46,19 +46,37 @@ def test_optimize_ends_with_a_verified_kernel_on_disk(kernel_file: Path) -> None
         assert found[which]["latency_ms"] > 0
         low, high = found[which]["interval"]
         assert low <= found[which]["speedup"] <= high
-    assert f"optimized_{found['best']['speedup']:.3f}x_tilelang_cpu.py" in found["kernel"]
+    assert found["start"]["reference_ms"] == found["best"]["reference_ms"], "one run timed both"
+    low, high = found["gain_interval"]
+    assert low <= found["gain"] <= high and (low > 1) == found["faster"] == (found["kernel"] is not None)
+    if found["faster"]:
+        assert f"optimized_{found['best']['speedup']:.3f}x_tilelang_cpu.py" in found["kernel"]
     history = json.loads((folder / found["history"]).read_text())
     assert len(history) == found["iterations"]
     for turn in history:
         assert turn["bottleneck_analysis"]["category"] in ("memory", "compute", "parallelism", "algorithm")
         assert turn["attempts"]
         assert turn["rationale"]
-    again = kernelwright("evaluate", "--kernel", found["kernel"], *SCALE, "--json", cwd=folder)
-    assert again.returncode == 0, again.stderr
-    assert json.loads(again.stdout)["status"] == "ok"
+    if found["faster"]:
+        again = kernelwright("evaluate", "--kernel", found["kernel"], *SCALE, "--json", cwd=folder)
+        assert again.returncode == 0, again.stderr
+        assert json.loads(again.stdout)["status"] == "ok"
     (learned,) = Archive(archive_path()).read()
     assert (learned.backend, learned.model) == ("tilelang_cpu", "rules")
     assert {one.technique for one in learned.tried} == {one["strategy"] for turn in history for one in turn["attempts"]}
+
+
+def test_a_kernel_that_is_no_faster_is_not_written(kernel_file: Path) -> None:
+    """Not under the name of an optimized one, nor as a patch: the start stays what it is."""
+    folder = kernel_file.parent
+    command = ("optimize", "-k", kernel_file, *SCALE, "--target-speedup", "50", "--max-trials", "1")
+    run = kernelwright(*command, "--json", cwd=folder)
+    found = json.loads(run.stdout)
+    assert run.returncode == 3, run.stderr
+    assert (found["verified"], found["faster"], found["kernel"], found["gain"]) == (True, False, None, 1.0)
+    assert not list((folder / "results").rglob("*optimized_*.py"))
+    told = kernelwright(*command, "--quiet", cwd=folder)
+    assert told.returncode == 3 and "nothing faster was found than the start's" in told.stdout
 
 
 def test_a_kernel_that_is_wrong_fails_with_exit_code_1(kernel_file: Path) -> None:
@@ -96,10 +114,10 @@ def test_interrupt_and_resume(kernel_file: Path) -> None:
     assert "--resume goes on" in errors
     before = list(of(read_journal(journal), Trial))
     run = kernelwright(*arguments, "--resume", "--json", cwd=folder)
-    assert run.returncode == 0, run.stderr
+    assert run.returncode in (0, 3), run.stderr
     after = list(of(read_journal(journal), Trial))
     assert after[: len(before)] == before
-    measured = [(t.evaluation.kernel_digest, str(t.evaluation.config)) for t in after if t.origin != "final"]
+    measured = [(t.evaluation.kernel_digest, str(t.evaluation.config)) for t in after if "final" not in t.origin]
     assert len(measured) == len(set(measured))
     (learned,) = Archive(archive_path()).read()  # two processes wrote the journal, both this user's
     assert is_own(journal) and learned.origin is not None and learned.origin.project == str(folder)
@@ -109,8 +127,9 @@ def test_quiet_no_save_and_resume_after_a_change(kernel_file: Path) -> None:
     """A run that tells and saves little; it is not gone on with when the kernel is another."""
     arguments = ["optimize", "-k", str(kernel_file), *SCALE, "--target-speedup", "0.0001", "--quiet"]
     first = kernelwright(*arguments, "--no-save", "--no-archive", cwd=kernel_file.parent)
-    assert first.returncode == 0, first.stderr
+    assert first.returncode == 3, "the start reaches the target, and nothing faster was looked for"
     assert not archive_path().exists()
+    assert "nothing faster was found" in first.stdout
     assert "against the reference" in first.stdout and "turn " not in first.stdout and "[start]" not in first.stdout
     assert not list((kernel_file.parent / "results").rglob("*_optimized_*"))
     kernel_file.write_text(kernel_file.read_text() + "\n# changed\n")
@@ -149,7 +168,8 @@ def test_list_slow_remembers_and_feeds_a_batch(tmp_path: Path) -> None:
     assert [result["verified"] for result in results] == [True, True, False]
     assert "9_9" in results[2]["error"]
     again = kernelwright(*batch, "--resume", cwd=tmp_path, stdin=chosen)
-    assert again.returncode == 0, again.stderr
+    assert again.returncode == 3, again.stderr
+    assert [result["faster"] for result in results[:2]] == [False, False]
     assert json.loads(again.stdout)["results"] == results[:2]
 
 

@@ -24,9 +24,9 @@ from .tuning import SPACE, Finished, journal_in, trials_in, tune
 
 def test_json_is_exactly_one_object(finished: Finished) -> None:
     folder, run = finished
-    assert run.returncode == 0, run.stderr
     assert len(run.stdout.splitlines()) == 1
     found = json.loads(run.stdout)
+    assert run.returncode == (0 if found["kernel"] else 3), run.stderr
     assert (found["problem"], found["backend"], found["tuner"]) == ("level1/1_999", "tilelang_cpu", "grid")
     assert found["space"] == {"origin": "given", "size": 3, "pruned": 0}
     assert (found["trials"], found["recalled"], found["failed"]) == (3, 0, 1)
@@ -112,7 +112,7 @@ def test_a_killed_search_goes_on_and_measures_nothing_twice(folder: Path) -> Non
     with journal.open("a") as file:
         file.write('{"kind":"trial","origin":"sea')
     again = tune(*arguments, "--resume", cwd=folder)
-    assert again.returncode == 0, again.stderr
+    assert again.returncode in (0, 3), again.stderr
     searched = trials_in(journal, "search")
     assert searched[: len(before)] == before
     assert sorted(e["config"]["BLOCK"] for e in searched) == [0, 4]

