@@ -21,7 +21,7 @@ from .parameters import JsonOption, QuietOption, with_options
 def check(given: Mapping[str, Any], json: JsonOption = False, quiet: QuietOption = False) -> None:
     """Check kernels against their references, and compare their speed with stored figures of the same device.
 
-    Exit codes: 0 all are correct and none is slower, 1 some are wrong or slower, 2 wrong usage.
+    Exit codes: 0 all are correct and none is slower, 1 some are wrong, unproven or slower, 2 wrong usage.
     """
 
     def work() -> int:

@@ -106,7 +106,8 @@ def optimize(
 ) -> None:
     """Make a kernel faster over several turns, and write the fastest one that is verified.
 
-    Exit codes: 0 finished with a verified kernel, 1 failed, 2 wrong usage, 75 waiting for a reply (--no-wait).
+    Exit codes: 0 finished with a faster kernel, 1 failed, 2 wrong usage, 3 nothing faster was found, 75 waiting for a
+    reply (--no-wait).
     """
 
     def work() -> int:
@@ -147,7 +148,7 @@ def optimize(
 def evaluate(given: Mapping[str, Any], json: JsonOption = False) -> None:
     """Check a kernel against its reference and time it, once.
 
-    Exit codes: 0 it is correct, 1 it is not, 2 wrong usage.
+    Exit codes: 0 it is correct, 1 it is not or is unproven, 2 wrong usage.
     """
 
     def work() -> int:
@@ -168,7 +169,7 @@ def evaluate(given: Mapping[str, Any], json: JsonOption = False) -> None:
 def profile(given: Mapping[str, Any], json: JsonOption = False) -> None:
     """Find a kernel's bottleneck, with the evidence.
 
-    Exit codes: 0 it was profiled, 1 it is not correct, 2 wrong usage.
+    Exit codes: 0 it was profiled, 1 it is not correct or is unproven, 2 wrong usage.
     """
 
     def work() -> int:

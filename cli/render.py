@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ..api.observers import Observer
 from ..core import Evaluation, Metrics, Status, Value
-from ..core.baselines import against_text
+from ..core.baselines import REMEMBERED, against_text
 from .console import console
 from .parameters import as_flags, option_names
 
@@ -121,7 +121,8 @@ def beside_reference(evaluation: Evaluation) -> str:
     """Return ', 1.2x [1.1, 1.3] against PyTorch's defaults (0.893 ms)' and the like, for all other baselines."""
     text = ""
     for name, baseline in evaluation.baselines.items():
-        against = f"{against_text(name, evaluation.precision)} ({baseline.median_ms:.3g} ms)"
+        remembered = ", by an earlier run's ratio" if baseline.method.endswith(REMEMBERED) else ""
+        against = f"{against_text(name, evaluation.precision)} ({baseline.median_ms:.3g} ms{remembered})"
         text += f", {escape(str(evaluation.speedup_against(name)))} against {escape(against)}"
     return text
 

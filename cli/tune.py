@@ -43,7 +43,7 @@ def kernel(
 ) -> None:
     """Search the parameters of a Triton or TileLang kernel, and write the best config into a copy of it.
 
-    Exit codes: 0 finished, 1 no config was correct, 2 wrong usage.
+    Exit codes: 0 a config is faster, 1 no config was correct, 2 wrong usage, 3 nothing faster was found.
     """
 
     def work() -> int:
@@ -86,7 +86,7 @@ def gemm(given: Mapping[str, Any], json: JsonOption = False, quiet: QuietOption 
 def attention(given: Mapping[str, Any], json: JsonOption = False, quiet: QuietOption = False) -> None:
     """Search modulo schedules of an attention kernel: cycles of its operations, their interval, and tiles.
 
-    Exit codes: 0 finished, 1 no schedule was correct, 2 wrong usage.
+    Exit codes: 0 a schedule is faster, 1 none was correct, 2 wrong usage, 3 nothing faster was found.
     """
 
     def work() -> int:
@@ -108,7 +108,7 @@ def attention(given: Mapping[str, Any], json: JsonOption = False, quiet: QuietOp
 def mlir(given: Mapping[str, Any], json: JsonOption = False, quiet: QuietOption = False) -> None:
     """Schedule the matrix products and convolutions of an MLIR module that IREE compiles; needs the extra 'iree'.
 
-    Exit codes: 0 finished, 1 no config was correct, 2 wrong usage.
+    Exit codes: 0 a config is faster, 1 no config was correct, 2 wrong usage, 3 nothing faster was found.
     """
 
     def work() -> int:

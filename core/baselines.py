@@ -11,6 +11,9 @@ DEFAULT = "default"
 COMPILE = "compile"
 """`torch.compile` with PyTorch's own defaults."""
 
+REMEMBERED = "as measured before"
+"""How the method of a baseline ends that was not timed in this run: its ratio to the reference is an earlier run's."""
+
 Precision = Literal["fp32", "default"]
 """How exactly the reference computes and a kernel must: fp32 in fp32, or as PyTorch does by default."""
 
