@@ -43,7 +43,7 @@ def show_result(result: OptimizeResult, screen: Screen) -> None:
         screen.console.print(compiled)
     if (remark := exactness_line(result)) is not None:
         screen.console.print(escape(remark))
-    for line in workload_lines(outcome.best.workloads, outcome.start.workloads):
+    for line in workload_lines(outcome.best.workloads, outcome.start.workloads if outcome.faster and gain else {}):
         screen.console.print(line)
     wanted = "" if against == "the reference" else f" against {against}"
     screen.console.print(f"target {result.target:g}x{wanted} {mark}; stopped: {shown(outcome.stopped)}")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from kernelwright.api import mlir
+from kernelwright.api.mlir_result import MlirResult
 from kernelwright.evaluators.iree import evaluator
 from kernelwright.evaluators.sandbox import bubblewrap, landlock
 from kernelwright.evaluators.sandbox.places import Places
@@ -43,7 +44,8 @@ SEVERAL = f"""func.func @net(%x: tensor<32x64xf32>, %u: tensor<64x48xf32>, %v: t
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Few samples, and one folder of compiled modules for all tests."""
+    """Few samples, of which none says that something is faster, and one folder of compiled modules for all tests."""
+    monkeypatch.setattr(MlirResult, "faster", property(lambda result: result.best is not None))
     few = Sampling(0.05, seconds=0.03, min_samples=6, max_samples=20, chunk_s=0.005, quiet_timeout_s=0)
     monkeypatch.setattr(mlir, "FINALS", few)
     monkeypatch.setattr(evaluator, "QUICK_ON_CPU", few)
@@ -54,6 +56,16 @@ def workplace(folder: Path, tuner: str = "GridTuner", trials: int = 3) -> Path:
     (folder / "matmul.mlir").write_text(SEED)
     (folder / "auto-scheduler.cfg").write_text(CFG.format(tuner=tuner, trials=trials))
     return folder
+
+
+def test_a_schedule_that_is_no_faster_leaves_no_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MlirResult, "faster", False)
+    given = ("--config", "auto-scheduler.cfg", "--device", "cpu", "--json")
+    run = kernelwright("tune", "mlir", *given, cwd=workplace(tmp_path, trials=1))
+    found = json.loads(run.stdout)
+    assert (run.returncode, found["faster"], found["module"], found["tuning_spec"]) == (3, False, None, None)
+    assert found["best"] is not None and "it is not measurably faster than IREE's default" in run.stderr
+    assert not list(tmp_path.rglob("best.mlir"))
 
 
 def test_the_seeds_config_file_by_grid(tmp_path: Path) -> None:

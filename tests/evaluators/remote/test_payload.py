@@ -77,6 +77,10 @@ def test_a_worker_host_answers_as_the_local_evaluator_does(
     assert not wrong.ok and wrong.message
     compared = read_evaluations(host.run(payload.model_copy(update={"what": What.COMPARE})))
     assert [one.status for one in compared] == [right.status, wrong.status]
+    contest = Payload.asking(What.CONTEST, scale_problem, FAST, kernels=[scale_kernel.bind({"BLOCK": 4}), scale_kernel])
+    one, other = read_evaluations(host.run(there_and_back(contest)))
+    assert one.ok and other.ok and one.reference == other.reference is not None
+    assert one.kernel_digest != other.kernel_digest == scale_kernel.digest
 
 
 def test_a_worker_host_keeps_its_server_between_payloads_of_the_same_settings(
