@@ -82,14 +82,14 @@ class Workbench:
         """Everything measured so far: the digests of bound sources, and the names of searches."""
         return self._seen.names() | self.searches.names()
 
-    def evaluate(self, kernel: Kernel, config: Config, origin: str) -> Evaluation:
-        """Return a full evaluation, measured at most once per run.
+    def evaluate(self, kernel: Kernel, config: Config, origin: str, again: bool = False) -> Evaluation:
+        """Return a full evaluation, measured at most once per run unless `again`.
 
         A lane that requests a running measurement waits for it, without holding an evaluator.
         """
         bound = kernel.bind(config)
         measure = partial(self._measure, kernel, config, bound, origin)
-        found = self._seen.get(bound.digest, measure)
+        found = self._seen.get(bound.digest, measure, again)
         # The text may have been measured as a kernel of another name, or at another config.
         return found.model_copy(update={"kernel_digest": kernel.digest, "config": dict(config)})
 

@@ -154,8 +154,7 @@ class Replay(BaseModel):
     @model_serializer(mode="wrap")
     def _without_what_is_empty(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         found: dict[str, Any] = handler(self)
-        empty = ("", (), [])
-        return {name: value for name, value in found.items() if value not in empty and (name != "accepted" or value)}
+        return {name: value for name, value in found.items() if value or name == "replayed"}
 
 
 def judged(given: Any) -> Any:

@@ -249,7 +249,7 @@ def test_a_model_writes_the_first_kernel_and_repairs_it(tmp_path: Path) -> None:
     second = replied(tmp_path / "chat", 2, f"```python\n{SCALE_KERNEL}```")
     assert "wrong_value" in second and "+ W[j]" in second
     ended = run_command(*command, "--resume", cwd=tmp_path)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert ended.returncode in (0, 3), ended.stdout + ended.stderr
     kernel = tmp_path / "results" / "multiturn_logs" / "first_kernel_scale_tilelang_cpu.py"
     assert "* W[j]" in kernel.read_text()
     transcript = read_journal(kernel.with_name("transcript_scale_tilelang_cpu.jsonl"))
