@@ -16,9 +16,6 @@ from .pipeline.verification import Verification
 from .reference.client import ReferenceClient
 from .workers.channel import Message
 
-SERIALS = 1000
-"""Between the serial numbers of two entrants: the reference worker holds the launch plans of both."""
-
 
 @dataclass
 class Entrant:
@@ -30,6 +27,11 @@ class Entrant:
     compiled: CompileResult | None
     found: dict[str, Any] = field(default_factory=dict)
     """The fields of its evaluation so far."""
+
+    def close(self) -> None:
+        """End its processes."""
+        self.asked.close()
+        self.client.close()
 
     @property
     def client(self) -> CandidateClient:
@@ -54,14 +56,12 @@ class ContestPipeline(EvaluationPipeline):
         reference_client: ReferenceClient,
         client: CandidateClient,
         compiled: CompileResult | None,
-        number: int,
     ) -> Entrant | Evaluation:
         """Check a kernel in full, all but its timing; return its evaluation where it fails.
 
         What is replayed no longer needs its process, which ends.
         """
         asked = self._verification(reference_client, client)
-        client.count_from(SERIALS * number)
         found = common_fields(reference_client, client.kernel, Config()) | {"stages": asked.stages}
         found["code_digest"] = compiled.digest if compiled else None
         try:
@@ -75,23 +75,27 @@ class ContestPipeline(EvaluationPipeline):
                 found |= self._last_looks(asked, checked, compiled)
                 client.close()
         except Failure as failure:
+            asked.close()
             return self._failed(reference_client, client, failure, found)
+        except BaseException:
+            asked.close()
+            raise
         return entrant
 
     def together(self, reference_client: ReferenceClient, entrants: Sequence[Entrant]) -> list[Evaluation]:
         """Time all, and check what was timed. Raises `Lost` for the first that fails."""
         last = entrants[-1].asked
-        pids = [one.client.worker.pid for one in entrants if not one.checked.replayed]
+        first, *others = [one.asked.pid_of(one.checked) for one in entrants]
         timers = [self._watched(number, one) for number, one in enumerate(entrants)]
         self._access.share_no_longer()
         with last.stage("timing"):
             times = self._timer.time(
                 reference_client,
                 timers,
-                reference_client.pid,
+                first,
                 last.timing_seeds,
                 self._settings.sampling,
-                more_pids=pids,
+                more_pids=others,
             )
         peak_bytes = self._processes.device_memory.peak_bytes
         found = []

@@ -205,7 +205,7 @@ class LocalEvaluator:
             raise Lost([*entrants][lost.number], lost.evaluation) from None
         finally:
             for one in entrants.values():
-                one.client.close()
+                one.close()
         return [found[number] for number in range(len(kernels))]
 
     def _entered(
@@ -214,7 +214,6 @@ class LocalEvaluator:
         """Add those that pass their checks to `entrants`, by number; return the evaluations of the others."""
         found: dict[int, Evaluation] = {}
         reference_client = self._bench.reference_for(problem, kernels[0])
-        reference_client.call("forget_plans")
         self.processes.device_memory.restart()
         for number, kernel in enumerate(kernels):
             if (broken := self._broken_rule(problem, kernel)) is not None:
@@ -227,7 +226,7 @@ class LocalEvaluator:
                 found[number] = compile_failure(reference_client, kernel, Config(), compiled)
                 continue
             with self._bench.shared(reference_client):
-                entered = self._contest.enter(reference_client, client, compiled, number)
+                entered = self._contest.enter(reference_client, client, compiled)
             self._bench.client = None  # what is not replayed needs its process until it was timed
             if isinstance(entered, Evaluation):
                 found[number] = entered

@@ -59,10 +59,6 @@ class CandidateClient(CandidateProcess):
         self._share = share
         self._share_weights = share
 
-    def count_from(self, serial: int) -> None:
-        """Number what is checked from here on: a reference worker holds the launch plans of several clients."""
-        self._serial = serial
-
     def check(
         self,
         reference_client: ReferenceClient,

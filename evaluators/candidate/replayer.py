@@ -27,8 +27,6 @@ from .responses import BatchOutputs, BatchResponse, LoadedPlan, PreparedBatch, R
 from .verified import Failure, RecordedPlan
 
 _SUBJECT = "the process that replayed its launches"
-Calls = Sequence[Sequence[int | None]]
-"""Of a batch: for each the number of its inputs, and where its factors begin."""
 
 
 class Checked(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +84,7 @@ class EvaluationPipeline:
         prune_above_ms: float | None,
     ) -> Evaluation:
         quick = prune_above_ms is not None
-        with self._verification(reference_client, client, quick) as asked:
+        with contextlib.closing(self._verification(reference_client, client, quick)) as asked:
             return self._verified(asked, config, compiled, prune_above_ms)
 
     def _verified(
@@ -152,7 +152,7 @@ class EvaluationPipeline:
         """
         found = common_fields(reference_client, client.kernel, Config())
         try:
-            with self._verification(reference_client, client) as asked:
+            with contextlib.closing(self._verification(reference_client, client)) as asked:
                 found |= {"stages": asked.stages}
                 plan = asked.plan()
                 checked = asked.check(Config(), plan, compiled)
@@ -165,15 +165,13 @@ class EvaluationPipeline:
         evaluation = Evaluation(**found, message=CHECKED_NOT_TIMED, replay=checked.replay)
         return evaluation, recorded.plan if recorded else None
 
-    @contextlib.contextmanager
     def _verification(
         self, reference_client: ReferenceClient, client: CandidateClient, quick: bool = False
-    ) -> Iterator[Verification]:
-        """The steps that verify a candidate, with a process of its own that executes its plans."""
+    ) -> Verification:
+        """Return the steps that verify a candidate, with a process of its own that executes its plans."""
         replayer = Replayer(self._processes, self._settings.limits, self._processes.passes_memory)
         pair = reference_client, client, self._settings, self._device, self._draw, self._access, quick
-        with contextlib.closing(replayer):
-            yield Verification(*pair, replayer=replayer)
+        return Verification(*pair, replayer=replayer)
 
     def _recheck(self, asked: Verification, checked: VerifiedConfig) -> None:
         asked.recheck(checked)
@@ -190,7 +188,7 @@ class EvaluationPipeline:
     ) -> InterleavedTimes:
         """Time interleaved: the candidates with each other and, outside of a search, with the reference."""
         reference_client = asked.reference_client
-        pid = asked.replayer.pid if all(one.replayed for one in several) else asked.client.worker.pid
+        pid = asked.pid_of(several[0]) if all(one.replayed for one in several) else asked.client.worker.pid
         self._access.share_no_longer()
         with asked.stage("timing"):
             return self._timer.time(
@@ -222,7 +220,7 @@ class EvaluationPipeline:
         stages: Counter[str] = Counter()
         while True:
             left = [config for config in configs if config not in failed]
-            with self._verification(reference_client, client) as asked:
+            with contextlib.closing(self._verification(reference_client, client)) as asked:
                 try:
                     found = self._together(asked, left)
                     break

@@ -36,10 +36,18 @@ class Verification(Pair):
     """The steps that verify one candidate. Each may raise `Failure`; a search has `quick` ones."""
 
     def __init__(self, *pair: Any, replayer: Replayer) -> None:
-        """`replayer` executes launch plans; the caller closes it."""
+        """`replayer` executes launch plans; `close` ends it."""
         super().__init__(*pair)
         self.replayer = replayer
         self._plans = LaunchPlans(self, replayer)
+
+    def pid_of(self, checked: VerifiedConfig) -> int:
+        """Return the process that a config is timed in."""
+        return self.replayer.pid if checked.replayed else self.client.worker.pid
+
+    def close(self) -> None:
+        """End the process that executes launch plans."""
+        self.replayer.close()
 
     def plan(self) -> CheckPlan:
         """Return the checks: few in a search, since finalists are checked again.

@@ -74,10 +74,6 @@ class DrawnReference:
             if changed:
                 change_weights(self.model, seed)
 
-    def forget_weights(self) -> None:
-        """Draw the weights again before they are used: something wrote to them."""
-        self.weights = None
-
     def forget_inputs(self) -> None:
         """Draw the inputs again before they are used."""
         self.inputs, self.drawn = [], None

@@ -111,11 +111,6 @@ class Clock:
             return self._on_cpu(next_call, samples, keep)
         return self._on_gpu(self._gpu, next_call, samples, keep)
 
-    def untimed(self, next_call: NextCall) -> object:
-        """Make one call as `sample` does, without timing it; return its value."""
-        key, call = next_call()
-        return self.prepared(key, call)()
-
     def settle(self) -> None:
         """Let a GPU that was idle, or busy for another process, be ready for a timed call."""
         if self._gpu is not None:

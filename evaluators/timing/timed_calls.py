@@ -22,8 +22,6 @@ class TimedCalls:
         self.clock = Clock(device)
         self.call_returned: Callable[[], object] = lambda: None
         """Called after each call."""
-        self.renew: Callable[[], object] = lambda: None
-        """Called, untimed, before each call, when the last one's outputs are no longer needed."""
         self._feed = Feed(problem)
         self.last: Any = None
 
@@ -45,17 +43,8 @@ class TimedCalls:
         self.last = taken.results[-1]
         return {**taken.message(self.clock.method), "calls": feed.calls}
 
-    def go_on(self, name: int, model: Any, seed: int, calls: int) -> int:
-        """Make further calls as `time` does, untimed; return the number of inputs drawn from the seed so far."""
-        feed = self.feed(seed)
-        for _ in range(calls):
-            self.last = None
-            self.last = self.clock.untimed(partial(self._next_call, name, model, feed))
-        return feed.calls
-
     def _next_call(self, name: int, model: Any, feed: Feed) -> tuple[tuple[int, int], Callable[[], object]]:
         self.call_returned()  # the previous one
-        self.renew()
         number, inputs = feed.next()
         return (name, number), bind_call(model, inputs)
 

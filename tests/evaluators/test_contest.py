@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from kernelwright.core import JointProblem, Kernel, PythonKernel, Status, TorchProblem
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.several_workloads import JudgingSeveral
+from kernelwright.evaluators.workers.client import Worker
 
 from ..beside import with_launch_plans
 from ..conftest import torch_kernel
@@ -29,27 +31,24 @@ def changed(kernel: Kernel, old: str, new: str) -> PythonKernel:
 def test_all_share_one_measurement_of_the_reference(
     evaluator: LocalEvaluator, scale_problem: TorchProblem, scale_kernel: Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[tuple[str, object]] = []
-    client = evaluator._bench.reference_for(scale_problem, scale_kernel)
-    really = type(client)._ask
+    timed: list[int] = []
+    really = Worker.call
 
-    def ask(self: object, seconds: float, op: str, **arguments: object) -> object:
-        if op in ("time", "replay_time"):
-            asked.append((op, arguments.get("number")))
-        return really(self, seconds, op, **arguments)  # type: ignore[arg-type]
+    def call(self: Worker, seconds: float, **request: Any) -> Any:
+        if request["op"] == "prepare" and not request["watch"]:
+            timed.append(self.pid)
+        return really(self, seconds, **request)
 
-    monkeypatch.setattr(type(client), "_ask", ask)
+    monkeypatch.setattr(Worker, "call", call)
     start, other = evaluator.contest(scale_problem, [scale_kernel, changed(scale_kernel, "BLOCK = 8", "BLOCK = 4")])
     assert (start.status, other.status) == (Status.OK, Status.OK), (start.message, other.message)
     assert start.reference is not None and start.reference == other.reference
     assert start.kernel_digest == scale_kernel.digest != other.kernel_digest
     assert all(one.replay is not None and one.replay.replayed for one in (start, other))
     assert all(one.second_workload is None and one.kernel_profile is not None for one in (start, other))
-    rounds = [one for one in asked if one != ("time", None)]
-    plans = {number for _, number in rounds}
-    assert len(plans) == 2, "each has a plan of its own in the reference worker"
-    halves = rounds[: len(rounds) // 2], rounds[len(rounds) // 2 :]
-    assert all({number for _, number in half} == plans for half in halves), "neither is timed before the other"
+    halves = timed[2 : len(timed) // 2], timed[len(timed) // 2 :]
+    assert len(set(timed)) == 2, "each is replayed in a process of its own"
+    assert all(set(half) == set(timed) for half in halves), "neither is timed before the other"
 
 
 def test_one_that_fails_leaves_the_others_their_times(
