@@ -1,18 +1,18 @@
 """TileLang's kernels for a GPU: lowered IR of host and device, compiled by TileLang with flags of ours.
 
-The IR comes from the candidate's process, so nothing in it is believed: TileLang generates the code for the host and
-for the device from it here, and neither may contain anything but what kernels need.
+The IR comes from the candidate's process, so nothing in it is believed. TileLang generates the code of the device from
+it here, which may contain nothing but what kernels need. The code of the host is ours, see `tir_host`.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
 from typing import Any
 
 from ...core.launch_plan import KernelCode
-from .generated_text import FORBIDDEN, body_of, calls_through_pointer, is_type, require_only_functions, tokens_of
+from .generated_text import body_of
+from .tir_host import generated_host
 from .values import UnplannableCall
 
 FLAGS = re.compile(
@@ -33,21 +33,6 @@ _NEVER = re.compile(
 )
 """What generated device code has no use for: state, other functions, other libraries."""
 _KERNEL = re.compile(r"\s*__global__ void (__(launch_bounds|cluster_dims)__\([\d, ]*\) )*\w+\([\w\s,*:<>&]*\)\s*")
-_HOST_DIRECTIVES = re.compile(
-    r'define TVM_EXPORTS|include "tvm/(runtime/(base|c_backend_api|device_api)|ffi/(c_api|function))\.h"'
-    r"|include <((math|stdio|stdbool|torch/mps)\.h|(Metal/Metal|Foundation/Foundation)\.h)>"
-    r"|if defined\(_MSC_VER\)|else|endif"
-    r"|define TL_ALIGN\(N\) (__declspec\(align\(N\)\)|__attribute__\(\(aligned\(N\)\)\))|ifdef (__OBJC__|__cplusplus)"
-)
-_FUNCTION = re.compile(r'TVMBackendGetFuncFromEnv\(\w+, "([^"]*)"')
-_LIBRARY = "__tvm_ffi__library_ctx"
-_STATIC = re.compile(r"\bstatic void\* (\w+_packed) = NULL;")
-_CALLED = re.compile(r"\b([A-Za-z_]\w*)\s*\(")
-_HOST_FUNCTIONS = re.compile(r"__tvm_(set_device|tensormap_\w+|ffi_\w+|cuda_stream_\w+)|tvm_stack_\w+")
-_HOST_CALLS = re.compile(
-    r"if|for|while|return|sizeof|snprintf|TVMFFIErrorSetRaisedFromCStr|TVMFFIFunctionCall|TVMBackendGetFuncFromEnv"
-    r"|TL_ALIGN|max|min"
-)
 
 
 def load_tir(code: KernelCode) -> Any:
@@ -70,10 +55,9 @@ def load_tir(code: KernelCode) -> Any:
             context = create_backend_context(target, None, "auto")
             require_device_code(code, device_codegen_without_compile(modules["device"], context).inspect_source())
             compiled = device_codegen(modules["device"], context)
-            host = host_codegen(modules["host"], context)
-            kernels = [str(name.name_hint) for name in modules["device"].functions]
-            require_host_code(code, host.inspect_source(), kernels)
-            host.import_module(compiled)
+        with tvm.transform.PassContext(opt_level=3), target:  # the passes that a kernel asks for could leave out checks
+            host = host_codegen(generated_host(code, modules["host"], modules["device"], context), context)
+        host.import_module(compiled)
         executable = tvm.runtime.Executable(host)
         executable.jit()
     except UnplannableCall:
@@ -101,7 +85,10 @@ def _passes(code: KernelCode) -> dict[str, Any]:
 
 def require_device_code(code: KernelCode, source: str) -> None:
     """Raise `UnplannableCall` unless generated CUDA contains only kernels, and in them only what kernels need."""
-    body = _body(code, "CUDA", source, _DIRECTIVES)
+    try:
+        body = body_of(source, _DIRECTIVES)
+    except UnplannableCall as found:
+        raise UnplannableCall(f"{code.name}: generated CUDA with {found}") from None
     if (found := _NEVER.search(body)) is not None:
         raise UnplannableCall(f"{code.name}: generated CUDA with '{found[0]}'")
     if '"' in body:
@@ -112,43 +99,3 @@ def require_device_code(code: KernelCode, source: str) -> None:
         outside += (";" if part == "}" else "" if part == "{" else part) if depth == 0 else ""
     if depth or not all(_KERNEL.fullmatch(one) for one in outside.split(";") if one.strip()):
         raise UnplannableCall(f"{code.name}: generated CUDA with something else than kernels")
-
-
-def require_host_code(code: KernelCode, source: str, kernels: Iterable[str]) -> None:
-    """Raise `UnplannableCall` unless generated C of the host only checks arguments and launches these kernels."""
-    known = set(kernels)
-    for name in _FUNCTION.findall(source):
-        if name not in known and not _HOST_FUNCTIONS.fullmatch(name):
-            raise UnplannableCall(f"{code.name}: host code that calls '{name}'")
-    body = _without_handles(_body(code, "C of the host", source, _HOST_DIRECTIVES))
-    for name in _CALLED.findall(body):
-        if not _HOST_CALLS.fullmatch(name) and not _HOST_FUNCTIONS.fullmatch(name):
-            raise UnplannableCall(f"{code.name}: host code that calls '{name}'")
-    tokens = tokens_of(body)
-    if found := FORBIDDEN.intersection(tokens):
-        raise UnplannableCall(f"{code.name}: host code with '{min(found)}'")
-    if calls_through_pointer(tokens, lambda one: is_type(one) or one in ("TVMFFIAny", "DLTensor")):
-        raise UnplannableCall(f"{code.name}: host code that calls through a pointer")
-    require_only_functions(code.name, tokens)
-
-
-def _body(code: KernelCode, what: str, source: str, directives: re.Pattern[str]) -> str:
-    try:
-        return body_of(source, directives)
-    except UnplannableCall as found:
-        raise UnplannableCall(f"{code.name}: generated {what} with {found}") from None
-
-
-def _without_handles(body: str) -> str:
-    """Remove the handles of launched functions, which are looked up at the first call and kept, in all proper uses."""
-    body = body.replace(f"void* {_LIBRARY} = NULL;", " ")
-    for name in _STATIC.findall(body):
-        for use, rest in (
-            (f"static void* {name} = NULL;", ""),
-            (f"if ({name} == NULL) {{", "if (0) {"),
-            (f'TVMBackendGetFuncFromEnv({_LIBRARY}, "", &{name}) != 0', "0"),
-            (f"TVMFFIFunctionCall({name}, ", "TVMFFIFunctionCall("),
-        ):
-            body = body.replace(use, rest)
-        body = re.sub(rf"\b{name}\b", " static ", body)  # any other use would keep something else
-    return re.sub(rf"\b{_LIBRARY}\b", " static ", body)

@@ -16,6 +16,7 @@ import tilelang
 import torch
 from kernelwright.core import PythonKernel
 from kernelwright.corpus.attention import KERNEL
+from kernelwright.tests.evaluators.replay.host_calls import assert_ours_calls_the_same
 from tilelang import tvm
 from tvm.target import Target
 
@@ -25,6 +26,7 @@ def lowered(function: Any, code: Path, config: dict[str, Any]) -> dict[str, Any]
     # Layout inference asks for the target of the context, whatever the argument says.
     with tvm.transform.PassContext(opt_level=3, config=config), target:
         artifact = tilelang.lower(function, target=target)
+    assert_ours_calls_the_same(function, artifact.host_mod, artifact.device_mod)
     code.write_text(artifact.kernel_source)
     (kernel,) = artifact.device_mod.functions.values()
     digest = hashlib.sha256(artifact.kernel_source.encode()).hexdigest()[:16]

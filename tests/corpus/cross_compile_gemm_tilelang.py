@@ -18,6 +18,7 @@ import tilelang
 import torch
 from kernelwright.corpus import find_kernel, find_problem
 from kernelwright.evaluators.workers.modules import ProblemModule
+from kernelwright.tests.evaluators.replay.host_calls import assert_ours_calls_the_same
 from tilelang import tvm
 from tvm.target import Target
 
@@ -52,6 +53,7 @@ def main() -> None:
             # Layout inference asks for the target of the context, whatever the argument says.
             with tvm.transform.PassContext(opt_level=3), target:
                 artifact = tilelang.lower(function, target=target)
+            assert_ours_calls_the_same(function, artifact.host_mod, artifact.device_mod)
             (kernel,) = artifact.device_mod.functions.values()
             found.append(described(artifact.kernel_source, int(kernel.attrs.get("dyn_shared_memory_buf", 0))))
             output = function.buffer_map[function.params[out_idx[0]]]

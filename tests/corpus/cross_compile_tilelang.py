@@ -17,11 +17,12 @@ import tilelang
 import torch
 from kernelwright.core.launch_plan import KernelCode
 from kernelwright.corpus import find_problem, list_kernels
-from kernelwright.evaluators.replay.tir import require_device_code, require_host_code
+from kernelwright.evaluators.replay.tir import require_device_code
 from kernelwright.evaluators.workers.modules import ProblemModule
+from kernelwright.tests.evaluators.replay.host_calls import assert_ours_calls_the_same
 from tilelang import tvm
 from tilelang.backend.module import create_backend_context
-from tilelang.engine.lower import device_codegen_without_compile, host_codegen, lower_to_host_device_ir
+from tilelang.engine.lower import device_codegen_without_compile, lower_to_host_device_ir
 from tvm.target import Target
 
 TARGET = {"kind": "cuda", "arch": "sm_90a"}
@@ -37,7 +38,7 @@ def lower(function: Any) -> int:
         code = KernelCode(name=name, kind="tir", text="", entry=name, parameters=())
         source = device_codegen_without_compile(device, context).inspect_source()
         require_device_code(code, source)
-        require_host_code(code, host_codegen(host, context).inspect_source(), [f"{name}_kernel"])
+    assert_ours_calls_the_same(function, host, device)
     assert "__global__" in source
     (kernel,) = device.functions.values()
     return int(kernel.attrs.get("dyn_shared_memory_buf", 0))
