@@ -1,7 +1,7 @@
 """PTX: what it may contain, its compilation with flags of ours, and its launch by Triton's launcher.
 
 The text comes from the candidate's process, so nothing in it is believed. A kernel may compute what it likes on its
-arguments; it may have no variables that outlive a launch, and call no function that it does not contain.
+arguments; it may have no variables that outlive a launch, call no function that it does not contain, and read no clock.
 """
 
 from __future__ import annotations
@@ -31,6 +31,10 @@ _KEPT = frozenset({"global", "const", "tex", "texref", "surfref", "samplerref", 
 _TABLE = re.compile(r"\.global\s+\.align\s+\d+\s+\.b8\s+([\w$]+)\[\d+\]\s*=\s*\{[\d,\s]*\}\s*;")
 """Of NVIDIA's library: the digits of 2/pi, with which sine and cosine reduce large arguments; names of its switches."""
 _UNKNOWN = re.compile(r"\.extern\b(?!\s*\.shared\b)|\bvprintf\b|\bmalloc\b|\bcudaLaunch\w+|\bcnp\w+")
+_TELLING = re.compile(r"%(?:clock|globaltimer|pm\d|gridid|envreg|current_graph_exec)\w*")
+"""Registers that count time, events or launches, or tell how a kernel was launched. PTX cannot put names together."""
+_INDIRECT = re.compile(r"\.(?:callprototype|calltargets)\b")
+"""Declarations for calls of an address."""
 _FUNCTION = re.compile(r"\.(?:func|entry)\b")
 _NAME = re.compile(r"%?[\w$]+")
 _LOAD = re.compile(r"(?<![\w$%.])ldu?\.")
@@ -53,19 +57,25 @@ _DEFAULTS: Mapping[str, Any] = {
 
 def require_ptx(code: KernelCode) -> None:
     """Raise `UnplannableCall` where PTX contains anything that is not allowed."""
-    text = _POINTER.sub(".ptr", _DEBUG_DATA.sub(" ", _SKIPPED.sub(" ", code.text)))
-    if _ENTRY.findall(text) != [code.entry]:
+    if _ENTRY.findall(_SKIPPED.sub(" ", code.text)) != [code.entry]:
         raise UnplannableCall(f"{code.name}: PTX with other kernels than the one that is launched")
-    if (found := _UNKNOWN.search(text)) is not None:
-        raise UnplannableCall(f"{code.name}: PTX with '{found[0].strip()}'")
+    require_only_computes(code.name, code.text)
+
+
+def require_only_computes(name: str, text: str) -> None:
+    """Raise `UnplannableCall` where PTX keeps something beyond a launch, leaves its kernels, or reads a clock."""
+    text = _POINTER.sub(".ptr", _DEBUG_DATA.sub(" ", _SKIPPED.sub(" ", text)))
+    for pattern in (_UNKNOWN, _TELLING, _INDIRECT):
+        if (found := pattern.search(text)) is not None:
+            raise UnplannableCall(f"{name}: PTX with '{found[0].strip()}'")
     tables = {match[1] for match in _TABLE.finditer(text)}
     text = _TABLE.sub(" ", text)
     for chain in _DIRECTIVES.findall(text):
         if kept := _KEPT.intersection(chain.split(".")):
-            raise UnplannableCall(f"{code.name}: PTX with '.{min(kept)}', which outlives a launch")
+            raise UnplannableCall(f"{name}: PTX with '.{min(kept)}', which outlives a launch")
     # Registers belong to one function, and what passes an address to another is refused.
     if tables and not all(_only_reads(body, tables) for body in _FUNCTION.split(text)):
-        raise UnplannableCall(f"{code.name}: PTX that may write to {min(tables)}, which outlives a launch")
+        raise UnplannableCall(f"{name}: PTX that may write to {min(tables)}, which outlives a launch")
 
 
 def _only_reads(text: str, tables: set[str]) -> bool:

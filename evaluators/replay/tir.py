@@ -12,6 +12,7 @@ from typing import Any
 
 from ...core.launch_plan import KernelCode
 from .generated_text import body_of
+from .tir_compile import through_checked_ptx
 from .tir_host import generated_host
 from .values import UnplannableCall
 
@@ -54,7 +55,8 @@ def load_tir(code: KernelCode) -> Any:
         with tvm.transform.PassContext(opt_level=3, config=passes), target:
             context = create_backend_context(target, None, "auto")
             require_device_code(code, device_codegen_without_compile(modules["device"], context).inspect_source())
-            compiled = device_codegen(modules["device"], context)
+            with through_checked_ptx(code.name):
+                compiled = device_codegen(modules["device"], context)
         with tvm.transform.PassContext(opt_level=3), target:  # the passes that a kernel asks for could leave out checks
             host = host_codegen(generated_host(code, modules["host"], modules["device"], context), context)
         host.import_module(compiled)

@@ -89,6 +89,27 @@ def test_a_function_keeps_nothing_either(declared: str) -> None:
         require_ptx(code(HEADER + BODY.replace("ret;", f"{declared} ret;")))
 
 
+@pytest.mark.parametrize(
+    "register",
+    ["%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%pm0", "%pm3_64", "%gridid", "%envreg31"],
+)
+def test_what_tells_calls_apart_is_refused(register: str) -> None:
+    for text in (f"mov.u64 %rd2, {register};", f"// a\nmov.u64 %rd2,/* b */{register};// {{"):
+        with pytest.raises(UnplannableCall, match=f"'{register}'"):
+            require_ptx(code(HEADER + BODY.replace("ret;", f"{text}\nret;")))
+
+
+@pytest.mark.parametrize("register", ["%tid.x", "%nctaid.y", "%smid", "%laneid", "%clusterid.x", "%dynamic_smem_size"])
+def test_places_of_threads_may_be_read(register: str) -> None:
+    require_ptx(code(HEADER + BODY.replace("ret;", f"mov.u32 %r2, {register}; // %clock64\n ret;")))
+
+
+def test_calls_of_addresses_are_refused() -> None:
+    called = "p: .callprototype ()_ (.param .b64 _); call %rd1, (a), p; ret;"
+    with pytest.raises(UnplannableCall, match="callprototype"):
+        require_ptx(code(HEADER + BODY.replace("ret;", called)))
+
+
 LOOKED_UP = "mov.b64 %rd2, __cudart_i2opi_f; add.s64 %rd3, %rd2, %rd4; ld.global.b32 %r2, [%rd3];"
 
 
