@@ -89,8 +89,8 @@ def require_device_code(code: KernelCode, source: str) -> None:
     """Raise `UnplannableCall` unless generated CUDA contains only kernels, and in them only what kernels need."""
     try:
         body = body_of(source, _DIRECTIVES)
-    except UnplannableCall as found:
-        raise UnplannableCall(f"{code.name}: generated CUDA with {found}") from None
+    except UnplannableCall as reason:
+        raise UnplannableCall(f"{code.name}: generated CUDA with {reason}") from None
     if (found := _NEVER.search(body)) is not None:
         raise UnplannableCall(f"{code.name}: generated CUDA with '{found[0]}'")
     if '"' in body:
