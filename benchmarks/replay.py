@@ -26,7 +26,10 @@ from kernelwright.corpus.examples import list_examples
 from kernelwright.corpus.kernels import list_kernels
 from kernelwright.evaluators.languages.base import support_of
 from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.evaluators.settings import Settings
 
+SETTINGS = Settings(require_replay=False)
+"""In its own process a kernel is not replayed, on purpose."""
 LONG_MS = 0.02
 """Kernels above this time must agree."""
 REQUIRED = 0.02
@@ -92,7 +95,7 @@ def main() -> None:
     first, of = map(int, arguments.share.split("/"))
     chosen = [case for case in cases(arguments) if arguments.only in case[0]][first::of]
     rows: list[dict[str, Any]] = []
-    with LocalEvaluator(arguments.device, memory=cache_folder()) as evaluator:
+    with LocalEvaluator(arguments.device, memory=cache_folder(), settings=SETTINGS) as evaluator:
         for case in chosen:
             rows.append(compared(evaluator, *case))
             print(json.dumps({name: value for name, value in rows[-1].items() if name != "environment"}), flush=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 
 from ...core import Rejection, Status
@@ -19,8 +18,8 @@ LENGTHS = (0.75, 1.25)
 BATCH_BYTES = 1 << 28
 BATCH_SHARE = 1 / 20
 """What the calls of a batch may take together, unless one alone takes more: bytes on a CPU, or a share of a GPU's."""
-COMPARED_SHARE = 0.25
-"""The least share of a batch's results that are compared."""
+COMPARED_ONE_IN = 4
+"""Of so many results one is compared, drawn by chance."""
 
 
 class ReplayTimer:
@@ -99,7 +98,11 @@ class ReplayTimer:
 
     def _compare_some(self, seed: int, first: int, count: int) -> None:
         places = list(range(count))
-        chosen = sorted(places.pop(self._draw() % len(places)) for _ in range(math.ceil(count * COMPARED_SHARE)))
+        number, left = divmod(count, COMPARED_ONE_IN)
+        number += self._draw() % COMPARED_ONE_IN < left
+        chosen = sorted(places.pop(self._draw() % len(places)) for _ in range(number))
+        if not chosen:
+            return
         verdict = self._replayer.compare_timed(self._reference_client, self._checked.weights, seed, first, chosen)
         if verdict["status"] != Status.OK:
             why = f"a timed replay gave something else than the reference: {verdict['message']}"

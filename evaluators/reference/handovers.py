@@ -72,18 +72,20 @@ class HandoverRequests:
         seed.
         """
         feed = self._feed = self._feed or Feed(self._reference.problem)
+        calls = [[0, start] for start in feed.starts(seed, first, count)]
+        if not fresh:
+            return {"inputs": None, "factors": None, "calls": calls, "reason": None}
         self._reference.clear()
-        starts = feed.starts(seed, first, count)
         base = feed.base(seed)
-        if feed.scales and not is_large(base):
-            calls = [[0, start] for start in starts]
-            if not fresh:
-                return {"inputs": None, "factors": None, "calls": calls, "reason": None}
+        if feed.scales:
             factors = self._factors.give([feed.pool], Path(folder, "factors.bin"), share)
-            return {**self._given([base], folder, share), "factors": factors, "calls": calls}
+            handed = {**self._given([base], folder, share), "factors": factors, "calls": calls}
+            if is_large(base):
+                feed.forget()
+            return handed
         some = min(count, fitting(base))
         del base
-        feed.forget()  # large, or drawn again for each call
+        feed.forget()  # each call has inputs that are drawn for it
         sets = [feed.at(seed, first + number) for number in range(some)]
         return {
             **self._given(sets, folder, share),

@@ -191,7 +191,7 @@ def measure(forward: str, folder: Path) -> dict[str, dict[str, float]]:
             )  # fmt: skip
             assert verdict["status"] == "ok", verdict
         for seed in (3, 4):
-            handed = phases.run("reference", reference.hand_calls, seed=seed, first=1, count=3, fresh=True, **way)
+            handed = phases.run("reference", reference.hand_calls, seed=seed, first=1, count=1, fresh=True, **way)
             prepare(handed, None, watch=False)
             phases.run("reference", reference.time, "time beside", samples=3, seed=9, graph=False)
         found = phases.run("replayer", replayer.outputs, calls=[0], path=outputs["outputs"], share=False, written=[])

@@ -63,10 +63,11 @@ def test_a_call_that_fails_is_an_answer() -> None:
 
 
 class Batches:
-    """A process whose calls take 1 ms by its own clock, and `really_ms` by that of the evaluator."""
+    """A process whose calls take `own_ms` by its own clock, and `really_ms` by that of the evaluator."""
 
-    def __init__(self, really_ms: float, wrong: frozenset[int] = frozenset()) -> None:
+    def __init__(self, really_ms: float, wrong: frozenset[int] = frozenset(), own_ms: float = 1.0) -> None:
         self.really_ms = really_ms
+        self.own_ms = own_ms
         self.wrong = wrong
         self.counts: list[int] = []
         self.compared: list[int] = []
@@ -81,7 +82,7 @@ class Batches:
 
     def go(self, empty: bool = False) -> tuple[BatchResponse, float]:
         count = 0 if empty else self.counts[-1]
-        return BatchResponse(samples_ms=[1.0] * count, method="wall clock"), 0.1 + count * self.really_ms
+        return BatchResponse(samples_ms=[self.own_ms] * count, method="wall clock"), 0.1 + count * self.really_ms
 
     def compare_timed(self, reference_client: Any, weights: int, seed: int, first: int, places: Any) -> Any:
         self.compared += [first + place for place in places]
@@ -109,7 +110,13 @@ def test_batches_have_random_lengths_and_a_quarter_of_their_results_is_compared(
     lengths = Batches(really_ms=1.0)
     take = timer(lengths)
     assert len({len(take(40)["samples_ms"]) for _ in range(9)}) > 3
-    assert 4 * len(batches.compared) >= sum(batches.counts) and len(batches.compared) == len(set(batches.compared))
+    assert 4 * len(batches.compared) >= sum(batches.counts) - 4 * len(batches.counts)
+    assert len(batches.compared) == len(set(batches.compared))
+    single = Batches(really_ms=3.0, own_ms=3.0)
+    one_by_one = timer(single)
+    for _ in range(400):
+        one_by_one(1)
+    assert 60 < len(single.compared) < 140, "of single calls, too"
     assert max(batches.compared) > 100, "the numbers of calls go on from batch to batch"
 
 
