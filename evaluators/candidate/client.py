@@ -58,6 +58,7 @@ class CandidateClient(CandidateProcess):
         self._serial = 0
         self._share = share
         self._share_weights = share
+        self._ahead: tuple[Worker | None, Config | None, tuple[int, float] | Failure | None] = None, None, None
 
     def check(
         self,
@@ -72,9 +73,7 @@ class CandidateClient(CandidateProcess):
         `keep` leaves the previously checked configs loaded, for interleaved timing. `ahead_s` is the time that
         compiling took before; without it, it is the first call's time beyond a later one's.
         """
-        start = time.perf_counter()
-        serial = self._load(config, keep)
-        load_s = time.perf_counter() - start
+        serial, load_s = self._loaded_ahead(config, keep) or self._load(config, keep)
         correctness, warm_s = self._compare(reference_client, serial, plan, self._limits.compile_s - load_s)
         compile_s = load_s + (warm_s if ahead_s is None else ahead_s)
         return VerifiedConfig(config, serial, correctness, compile_s, weights=plan.weights)
@@ -198,7 +197,7 @@ class CandidateClient(CandidateProcess):
         try:
             self.ask(Response, self._limits.call_s, "resize", sizes=sizes)
             with reference_client.at(sizes):
-                serial = self._load(config, keep=False)
+                serial, _ = self._load(config, keep=False)
                 _, verdict = self._run(reference_client, serial, seed, self._limits.compile_s)
                 self._require_ok(verdict, Comparisons((seed,)))
             self.ask(Response, self._limits.call_s, "resize", sizes=dict(reference_client.problem.sizes))
@@ -222,11 +221,33 @@ class CandidateClient(CandidateProcess):
             return failure.message
         return "" if verdict["status"] == Status.OK else str(verdict["message"])
 
-    def _load(self, config: Config, keep: bool) -> int:
+    def load_ahead(self, config: Config) -> None:
+        """Load a config before the device is locked: code of others runs then, and may not end. `check` raises what
+        fails.
+        """
+        try:
+            loaded: tuple[int, float] | Failure = self._load(config, keep=False)
+        except Failure as failure:
+            loaded = failure
+        self._ahead = self._worker, config, loaded
+
+    def _loaded_ahead(self, config: Config, keep: bool) -> tuple[int, float] | None:
+        """Return what `load_ahead` did, once, where it still holds."""
+        worker, ahead, loaded = self._ahead
+        self._ahead = None, None, None
+        if worker is not self._worker or ahead != config or keep:
+            return None
+        if isinstance(loaded, Failure):
+            raise loaded
+        return loaded if self.alive else None
+
+    def _load(self, config: Config, keep: bool) -> tuple[int, float]:
+        """Return the serial number of a config that was loaded, and the seconds that this took."""
+        start = time.perf_counter()
         self._serial += 1
         path = self.write(f"kernel_{self._serial}.py", without_separators(self.kernel.bind(config).source), keep)
         self.ask(LoadResponse, self._limits.compile_s, "load", source=str(path), serial=self._serial, keep=keep)
-        return self._serial
+        return self._serial, time.perf_counter() - start
 
     def _run(
         self,

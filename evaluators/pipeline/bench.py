@@ -111,6 +111,8 @@ class Bench:
                 raise
         client.open()
         self.processes.expect_replay()  # not sooner: two that open a GPU wait for each other
+        if compiled is None or not compiled.refused:
+            client.load_ahead(config)
         return reference_client, client, compiled
 
     def _client_for(self, problem: TorchProblem, kernel: Kernel, config: Config) -> CandidateClient:

@@ -49,6 +49,7 @@ def searched(
                     continue
                 reference_client = bench.reference_for(problem, kernel)
                 client.open()  # after a rejected kernel it is a new one
+                client.load_ahead(config)
                 with bench.shared(reference_client):
                     evaluation = bench.evaluate(
                         reference_client, client, config, compiled, search.prune_factor * best_ms

@@ -162,15 +162,12 @@ class ReplayWorker:
     def go(self, empty: bool = False) -> Message:
         """Make the calls of the batch, or none; `reason` says why they fail, unless that ends the process."""
         batch = self._batch
-        places = iter(range(0 if empty else len(batch.inputs)))
-
-        def next_call() -> tuple[tuple[int, int], Callable[[], object]]:
-            place = next(places)
-            return (batch.number, place), batch.call(place, self._weights)
-
+        count = 0 if empty else len(batch.inputs)
+        # Made before the first one: on the clock of the evaluator all that is between them is theirs.
+        calls = iter([((batch.number, place), batch.call(place, self._weights)) for place in range(count)])
         gc.disable()  # a collection takes longer than many a kernel
         try:
-            made = self._clock.sample(next_call, 0 if empty else len(batch.inputs), keep=True)
+            made = self._clock.sample(calls.__next__, count, keep=True)
         except Exception as error:
             if any(fault in str(error) for fault in GPU_FAULTS):
                 raise

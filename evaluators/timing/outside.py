@@ -19,10 +19,10 @@ FIXED_MS = 1.0
 """What a batch may take beyond an empty one, whatever its length: kernels leave none of the code in the caches."""
 CONFIRMATIONS = 6
 """Batches of a chunk that must disagree, while empty ones are as fast as ever."""
-EMPTY = 5
+EMPTY = 9
 """Empty batches of which the fastest counts."""
 BUSY_MS = 0.3
-"""Empty batches that take this much longer than before: other processes use the processor."""
+"""An empty batch that takes this much longer than the fastest: other processes use the processor."""
 
 
 class ClocksDisagree(Exception):
@@ -37,7 +37,7 @@ class OutsideClock:
     def __init__(self, idle: IdleDevice | None, empty: Callable[[], float]) -> None:
         self._idle = idle
         self._empty = empty
-        self._empty_ms = self._measured()
+        self._empty_ms = min(empty() for _ in range(EMPTY))
         self.restart()
 
     @property
@@ -64,9 +64,10 @@ class OutsideClock:
         mean = statistics.fmean(times_ms)
         if call_ms - mean <= max(TOLERATED_MS, TOLERATED_SHARE * call_ms):
             return list(times_ms)
-        if (now_ms := self._measured()) > self._empty_ms + BUSY_MS:
+        empty_ms = [self._empty() for _ in range(EMPTY)]
+        if max(empty_ms) > self._empty_ms + BUSY_MS:
             return [one * call_ms / mean for one in times_ms]
-        self._empty_ms = min(now_ms, self._empty_ms)
+        self._empty_ms = min(self._empty_ms, *empty_ms)
         self._found += 1
         if self._found == CONFIRMATIONS:
             raise ClocksDisagree(f"each call took {call_ms:.3f} ms, but the process that made it reports {mean:.3f} ms")
@@ -81,6 +82,3 @@ class OutsideClock:
         if (proven := self._suspicion.confirmed(hidden)) is not None:
             raise ClocksDisagree(proven)
         return None
-
-    def _measured(self) -> float:
-        return min(self._empty() for _ in range(EMPTY))

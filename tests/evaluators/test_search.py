@@ -203,7 +203,7 @@ def test_a_finalist_that_fails_is_left_out(searching: LocalEvaluator, scale_prob
 def test_one_that_fails_while_it_is_timed_is_left_out(searching: LocalEvaluator, scale_problem: Problem) -> None:
     kernel = torch_kernel(
         "import os; self.calls = getattr(self, 'calls', 0) + 1; float(x[0, 0])\n"  # no plan: it reads a value
-        "        os._exit(5) if BAD and self.calls > 16 else None\n"
+        "        os._exit(5) if BAD and self.calls > 24 else None\n"
         "        return x * self.weight",
         top="BAD = 0",
     )
@@ -217,7 +217,7 @@ def test_the_kernel_as_it_stands_may_fail_while_it_is_timed(searching: LocalEval
     """An empty config is one like any other: the finalists are not blamed for it."""
     kernel = torch_kernel(
         "import os; self.calls = getattr(self, 'calls', 0) + 1; float(x[0, 0])\n"  # no plan: it reads a value
-        "        os._exit(5) if BAD and self.calls > 16 else None\n"
+        "        os._exit(5) if BAD and self.calls > 24 else None\n"
         "        return x * self.weight",
         top="BAD = 1",
     )

@@ -246,3 +246,25 @@ def test_a_new_worker_opens_its_device_before_others_have_to_wait(seen: Seen, sc
         found = list(searching.evaluate(scale_problem, kernel, [Config({"CASE": 1}), Config({"CASE": 0})]))
     assert [one.status for one in found] == [Status.WRONG_VALUE, Status.OK]
     assert (seen.free["candidate.worker"], seen.locked["candidate.worker"]) == (2, 0)
+
+
+def test_code_that_is_imported_does_not_keep_others_waiting(
+    evaluator: LocalEvaluator, seen: Seen, scale_problem: TorchProblem
+) -> None:
+    """It may never end."""
+    endless = torch_kernel("return x * self.weight", top="import time\nwhile True:\n    time.sleep(0.1)")
+    seen.access = evaluator._bench._access
+    limits = replace(FAST.limits, compile_s=2.0)
+    with Unguarded(settings=replace(FAST, limits=limits)) as impatient:
+        seen.access = impatient._bench._access
+        (found,) = impatient.evaluate(scale_problem, endless, [Config()])
+    assert found.status is Status.TIMEOUT and "loading" in found.message
+    assert (seen.free["candidate load"], seen.locked["candidate load"]) == (1, 0)
+
+
+def test_what_was_loaded_before_the_device_was_taken_is_not_loaded_again(
+    evaluator: LocalEvaluator, seen: Seen, scale_problem: TorchProblem, scale_kernel: Kernel
+) -> None:
+    seen.access = evaluator._bench._access
+    (found,) = evaluator.evaluate(scale_problem, scale_kernel, [Config({"BLOCK": 8})])
+    assert found.ok and (seen.free["candidate load"], seen.locked["candidate load"]) == (1, 0)
