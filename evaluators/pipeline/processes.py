@@ -239,7 +239,7 @@ class Processes:
         languages = tuple(self._languages)
         spare, self._spare = self._spare, None
         if spare is not None:
-            if spare[0] == languages and spare[1].alive:
+            if spare[0] == languages and spare[1].alive and spare[1].runs:
                 return spare[1]
             spare[1].discard()
         return self.untrusted("replay.worker", self._arithmetic(), problems=False)()

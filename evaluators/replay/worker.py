@@ -12,6 +12,7 @@ import contextlib
 import gc
 import importlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,8 @@ def serve(channel: Channel, options: Message) -> None:
     arithmetic = Arithmetic.of(options)
     worker = ReplayWorker(options["device"])
     arithmetic.main.set()  # torch's operators compute as the reference's do
-    worker.warm_up()
+    with contextlib.suppress(Exception):  # others may have all of a GPU's memory: a request says so, if they still do
+        worker.warm_up()
     handlers: dict[str, Handler] = {name: getattr(worker, name) for name in _REQUESTS}
     serve_requests(channel, handlers, lambda error: {"error": describe(error)}, options["device"])
 
@@ -55,7 +57,6 @@ class ReplayWorker:
         self._device = device
         self._folder = Path.cwd() / "plans"
         self._plans: dict[int, PlanExecutor] = {}
-        self._clock = Clock(device)
         self._weights: dict[str, Any] = {}
         self._first: dict[str, Any] = {}
         self._inputs: list[list[Any]] = []
@@ -89,6 +90,10 @@ class ReplayWorker:
             effects.of(given)
         op_counter.observe(lambda: torch.relu(factors))
         self._clock.wait()
+
+    @cached_property
+    def _clock(self) -> Clock:
+        return Clock(self._device)
 
     def load_plan(self, number: int, plan: str, constants: list[Message], path: str) -> Message:
         """Check and compile a plan from a file; `reason` says why it cannot be executed.

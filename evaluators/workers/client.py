@@ -325,6 +325,14 @@ class Worker:
         return not self._ended and self._server.alive
 
     @property
+    def runs(self) -> bool:
+        """Whether its process has not ended by itself."""
+        with contextlib.suppress(OSError):
+            state = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
+            return state not in ("Z", "X")
+        return False
+
+    @property
     def log(self) -> str:
         """Return the end of its output."""
         return self._log.text
