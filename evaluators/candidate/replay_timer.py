@@ -46,7 +46,7 @@ class ReplayTimer:
         self._draw = draw
         properties = None if on_cpu else reference_client.properties
         self._room = int(properties["total_memory"] * BATCH_SHARE) if properties else BATCH_BYTES
-        self._rule = "timer" if on_cpu else "hidden-work"
+        self._rule = "wrong-times" if on_cpu else "hidden-work"
         self._clock = OutsideClock(None if on_cpu else reference_client.idle, lambda: replayer.go(empty=True)[1])
         self._made: dict[int, int] = {}  # calls by seed
         self.left_out = 0
