@@ -6,7 +6,6 @@ what runs contains machine code that its author wrote. Both therefore get the ru
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 from ..sandbox.containment import contain, home_in
 from ..settings import Limits, Sandbox
 from ..workers.client import ForkServer, Worker
+from ..workers.removal import remove_tree
 
 _IMPORTED = ("numpy", "iree.runtime", f"{__package__}.worker", f"{__package__}.compile_worker")
 """What workers would else import again; neither torch nor the compiler is needed."""
@@ -76,7 +76,7 @@ class Processes:
         if self._server is not None:
             self._server.close()
         if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            remove_tree(self._folder)
         self._server = self._folder = None
 
     def close(self) -> None:

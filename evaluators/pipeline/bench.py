@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -17,6 +16,7 @@ from ..correctness.alternate_shapes import alternate_sizes
 from ..languages.base import support_of
 from ..reference.client import ReferenceClient
 from ..settings import Settings
+from ..workers.removal import remove_tree
 from .device_access import DeviceAccess
 from .evaluation import EvaluationPipeline
 from .processes import Processes
@@ -205,5 +205,5 @@ class Bench:
             self.client.close()
             self.client = None
         if self._ahead is not None:
-            shutil.rmtree(self._ahead, ignore_errors=True)
+            remove_tree(self._ahead)
             self._ahead = None

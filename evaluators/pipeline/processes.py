@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,6 +24,7 @@ from ..workers.client import ForkServer, Worker
 from ..workers.fork_server import NICE
 from ..workers.memory import DeviceMemory
 from ..workers.problem_file import problem_options
+from ..workers.removal import remove_tree
 from .references import References
 from .servers import COMPILERS_IMPORT, server_environment, servers_import
 
@@ -297,7 +297,7 @@ class Processes:
         self._close_servers()
         if self._compiling is not None:
             self._compiling.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove_tree(self.folder)
 
     def _close_servers(self) -> None:
         self._discard_retired()
