@@ -126,7 +126,9 @@ class Turn:
 
     def _won(self, attempt: Attempt) -> bool:
         """Return whether the turn's result is an attempt's."""
-        return self.found is not None and attempt.has(self.found.kernel)
+        if self.found is None:
+            return False
+        return attempt.has(self.found.kernel.bind(Config(self.found.evaluation.config)))
 
     @property
     def strategy(self) -> str:

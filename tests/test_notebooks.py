@@ -36,7 +36,7 @@ def test_inspect_history_shows_speedups_diffs_and_costs(monkeypatch: pytest.Monk
     nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3").execute(cwd=str(NOTEBOOKS))
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     shown = "\n".join(output["data"].get("text/plain", "") for output in outputs)
-    assert "6.113194" in shown and "10.674205" in shown
+    assert "10.674205" in shown and "times as fast                         None" in shown  # timed in two runs
     assert "+                sum_square[p] = 1.0 / T.sqrt(sum_square[p] / C + eps)" in shown
     assert "hoist the reciprocal root" in shown and "search_examples" in shown
     assert [output for output in outputs if "image/png" in output["data"]]

@@ -35,7 +35,7 @@ def test_the_turns(page: Page) -> None:
     for said in (
         "Turn 1 hoist the reciprocal root", "The fastest so far", "Bottleneck: compute", "half of the cores idle",
         "hoist invariants: the second loop over c", "The factor must be the reciprocal",
-        "wrong_value: 4179162 of 4194304 elements differ", "2.613 ms", "0.655x[0.643, 0.668]",
+        "wrong_value: 4179162 of 4194304 elements differ", "2.613 ms", "0.655x[0.596, 0.728]",
         "Turn 2 split the samples over threads", "tune 16.2 s, 4 trials",
     ):  # fmt: skip
         assert said in page.text, said

@@ -56,7 +56,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
             *("optimize", "--kernel", "1_999.py", *SCALE, "--model", "rules", "--max-iterations", 1),
             *("--target-speedup", 1e-9, "--no-save", "--quiet"), cwd=folder,
         )  # fmt: skip
-    assert run.returncode == 0, run.stderr
+    assert run.returncode in (0, 3), run.stderr  # 3: nothing faster was found
     return folder
 
 

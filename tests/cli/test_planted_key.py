@@ -85,7 +85,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Planted:
                 said, _ = run.communicate(timeout=240)
             finally:
                 run.kill()
-        assert run.returncode == 0, said
+        assert run.returncode in (0, 3), said  # 3: nothing faster was found
         assert server.unused() == [] and server.errors == []
         return Planted(key, folder, said, server.requests, watching.result())
 

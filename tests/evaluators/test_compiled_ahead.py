@@ -66,8 +66,9 @@ class ABench(Bench):
             return lambda: self.note(what, cache)
 
         return SimpleNamespace(
-            kernel=kernel, alive=True, cache=cache, close=lambda: None, start=note("started"), open=note("opened")
-        )
+            kernel=kernel, alive=True, cache=cache, close=lambda: None, start=note("started"), open=note("opened"),
+            load_ahead=lambda config: None,
+        )  # fmt: skip
 
     def compiles_itself(self, reference_client: Any, kernel: Kernel) -> bool:
         return False  # the server of compilers has started
@@ -106,8 +107,8 @@ class AGpu(LocalEvaluator):
 
 
 def work(gpu: AGpu) -> list[Path]:
-    """What lies where workers may write."""
-    return list((gpu.processes.folder / "work").iterdir())
+    """What lies where workers may write, beside the folder of the process that waits to replay."""
+    return [path for path in (gpu.processes.folder / "work").iterdir() if not path.name.startswith("replay-")]
 
 
 SIZED = PythonKernel.parse("import triton\nSIZE = 1\nclass ModelNew: ...\n")

@@ -33,8 +33,8 @@ def fleet() -> Iterator[MultiDeviceEvaluator]:
 
 
 def _threads() -> set[threading.Thread]:
-    """All but the one that starts servers, which lives as long as this process."""
-    return {thread for thread in threading.enumerate() if thread.name != "starter"}
+    """All but the one that starts servers, which lives as long as this process, and those that read logs of workers."""
+    return {thread for thread in threading.enumerate() if thread.name not in ("starter", "log")}
 
 
 def test_a_fleet_keeps_the_order_and_shares_the_work(fleet: MultiDeviceEvaluator, scale_problem: Problem) -> None:

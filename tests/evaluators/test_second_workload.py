@@ -55,7 +55,7 @@ def test_what_the_compiler_refuses_there_is_not_tried(
     settings = replace(FAST, second_workload=True)
     client: Any = SimpleNamespace(problem=scale_problem)
     nobody: Any = None  # it has no `check_at`
-    asked = Verification(client, nobody, settings, "cuda", lambda: 1, DeviceAccess("cuda"))
+    asked = Verification(client, nobody, settings, "cuda", lambda: 1, DeviceAccess("cuda"), replayer=nobody)
     found = asked.try_other_sizes(nobody, compiled)
     assert found is not None
     assert (found.status, found.message, found.sizes) == (status, "too few rows", {"rows": 4, "columns": 64})

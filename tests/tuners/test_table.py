@@ -79,7 +79,7 @@ def test_what_a_csv_cannot_hold(tmp_path: Path, config: dict[str, Any], says: st
         ("A,time_ms\n1,1e999\n", SpaceError, "time_ms is '1e999'"),
         ("A,time_ms,compile_s\n1,1,-2\n", SpaceError, "compile_s is '-2'"),
         ("A,time_ms,samples_ms\n1,1,1 x\n", SpaceError, "samples_ms is 'x'"),
-        ("A,time_ms,status\n1,1,fine\n", SpaceError, "status 'fine' is unknown; use one of ok, rejected"),
+        ("A,time_ms,status\n1,1,fine\n", SpaceError, "status 'fine' is unknown; use one of ok, unproven, rejected"),
         ("A,time_ms,status\n1,1,timeout\n", SpaceError, "status timeout with a time"),
         ("A,time_ms,status\n1,,ok\n", SpaceError, "status ok without a time"),
         ("A,time_ms\n1,1\n2,1\n1,2\n", SpaceError, "line 4 repeats the config of line 2"),
