@@ -58,6 +58,8 @@ def project() -> Iterator[Path]:
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", project / "env"], check=True)
         site = next((project / "env" / "lib").glob("python3*/site-packages"))
         (site / "others.pth").write_text(sysconfig.get_path("purelib"))
+        # A clone's folder may have any name, and a .pth does not run the hooks of editable installs.
+        (site / "kernelwright").symlink_to(Path(kernelwright.__path__[0]))
         (project / ".env").write_text("secret")
         yield project
 
@@ -88,10 +90,7 @@ def test_home_and_working_folder_are_hidden_among_what_is_needed(
     run = subprocess.run(
         [python, "-P", "-c", PROGRAM, sandbox, *secrets, "/etc/passwd"],
         cwd=project,
-        env={
-            **{"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONDONTWRITEBYTECODE": "1"},
-            "PYTHONPATH": str(Path(kernelwright.__path__[0]).parent),
-        },
+        env={"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
         check=False,
