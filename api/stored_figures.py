@@ -7,18 +7,17 @@ everything else, unknown fields included.
 from __future__ import annotations
 
 import datetime
-import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..core import Evaluation, Speedup
 from ..core.errors import OptionError
-from ..core.files import cache_folder, write_whole
+from ..core.files import cache_folder
+from ..core.keyed_store import KeyedStore
 from ..core.text import digest_of
 from .devices import device_label
 from .jobs import Job
@@ -26,6 +25,9 @@ from .jobs import Job
 SCHEMA = 1
 OF_THE_REFERENCE = ("torch", "threads")
 """What the reference's time, and so the ratio, depends on."""
+
+_Entries = dict[tuple[str, ...], dict[str, Any]]
+"""What stands in the file, by the values of `FigureKey`'s fields."""
 
 
 class FigureKey(BaseModel):
@@ -76,11 +78,12 @@ class StoredFigures:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._entries = self._read()["entries"]
+        self._store = KeyedStore(path, self._parsed, _document, "choose another `baseline_file`", self._lock())
+        self._entries = self._read()
 
     def find(self, key: FigureKey) -> Figure | None:
         """The figure of a kernel on a device; raises `OptionError` for an entry that is none."""
-        entry = next((one for one in self._entries if self._is(one, key)), None)
+        entry = self._entries.get(_values_of(key.model_dump()))
         if entry is None:
             return None
         try:
@@ -93,44 +96,43 @@ class StoredFigures:
 
     def devices_of(self, kernel: str) -> list[str]:
         """The devices with a figure of a kernel."""
-        return sorted({str(one.get("device")) for one in self._entries if one.get("kernel") == kernel})
+        return sorted({str(entry.get("device")) for entry in self._entries.values() if entry.get("kernel") == kernel})
 
     def put(self, figure: Figure) -> None:
         """Add or replace one figure, keeping what others wrote meanwhile; raises `ResultsError` if that fails."""
-        with self._lock():
-            content = self._read()
-            others = [one for one in content["entries"] if not self._is(one, figure)]
-            entries = [*others, figure.model_dump(mode="json")]
-            entries.sort(key=lambda one: (str(one.get("kernel")), str(one.get("device")), str(one.get("workload"))))
-            text = json.dumps({**content, "schema": SCHEMA, "entries": entries}, indent=1) + "\n"
-            write_whole(self.path, text, "choose another `baseline_file`")
-            self._entries = entries
+        entry = figure.model_dump(mode="json")
+        self._read()  # says what is wrong with the file
+        self._entries = self._store.update({_values_of(entry): entry})
 
-    def _lock(self) -> FileLock:
-        """A lock that all who write this file share; it stands apart from it, where version control does not look."""
-        name = digest_of(str(self.path.resolve()))
-        folder = cache_folder() / "locks"
-        folder.mkdir(parents=True, exist_ok=True)
-        return FileLock(folder / f"figures-{name}.lock")
+    def _lock(self) -> Path:
+        """The lock that all who write this file share; it stands apart from it, where version control does not look."""
+        return cache_folder() / "locks" / f"figures-{digest_of(str(self.path.resolve()))}.lock"
 
-    def _read(self) -> dict[str, Any]:
+    def _read(self) -> _Entries:
         try:
-            content: Any = json.loads(self.path.read_text())
-        except FileNotFoundError:
-            return {"schema": SCHEMA, "entries": []}
+            return self._store.read()
         except (OSError, ValueError) as error:
             raise OptionError(f"cannot read `baseline_file` {self.path}: {error}") from None
+
+    def _parsed(self, content: Any) -> _Entries:
         entries = content.get("entries") if isinstance(content, dict) else None
-        if not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
             raise OptionError(f"`baseline_file` {self.path} holds no figures", "write one with `record`")
         if content.get("schema") != SCHEMA:
             told = f"`baseline_file` {self.path} has schema {content.get('schema')}, and this version reads {SCHEMA}"
             raise OptionError(told, "use the kernelwright that wrote it, or write it again with `record`")
-        return dict(content)
+        return {_values_of(entry): entry for entry in entries}
 
-    @staticmethod
-    def _is(entry: dict[str, Any], key: FigureKey) -> bool:
-        return all(entry.get(name) == getattr(key, name) for name in FigureKey.model_fields)
+
+def _document(entries: _Entries, before: dict[str, Any]) -> dict[str, Any]:
+    def place(entry: dict[str, Any]) -> list[str]:
+        return [str(entry.get(name)) for name in ("kernel", "device", "workload")]
+
+    return {**before, "schema": SCHEMA, "entries": sorted(entries.values(), key=place)}
+
+
+def _values_of(entry: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(repr(entry.get(name)) for name in FigureKey.model_fields)
 
 
 def key_of(job: Job, path: Path | None) -> FigureKey:

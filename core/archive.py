@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from .errors import ResultsError
+from .json_lines import append_lines
 from .retrieval import Gain
 
 VERSION = 1
@@ -110,26 +108,8 @@ class Archive:
 
     def add(self, *runs: ArchivedRun) -> None:
         """Append runs, on disk when this returns; raises `ResultsError` where that is impossible."""
-        from filelock import lock_descriptor
-
-        data = b"".join(f"{one.model_dump_json(exclude_defaults=True)}\n".encode() for one in runs)
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("ab+", buffering=0) as file:
-                lock_descriptor(file.fileno())
-                end = file.seek(0, os.SEEK_END)
-                file.seek(max(0, end - 1))
-                # A line that a killed process left torn must not swallow the next one.
-                whole = data if file.read(1) in (b"", b"\n") else b"\n" + data
-                if file.write(whole) != len(whole):
-                    file.truncate(end)
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise ResultsError(
-                f"cannot write {self.path}: {error.strerror}; make room, name another file in KERNELWRIGHT_ARCHIVE, or "
-                "set `archive` off"
-            ) from None
+        advice = "make room, name another file in KERNELWRIGHT_ARCHIVE, or set `archive` off"
+        append_lines(self.path, (run.model_dump_json(exclude_defaults=True) for run in runs), advice)
 
 
 def _parsed(line: bytes) -> ArchivedRun | None:

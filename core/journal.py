@@ -9,7 +9,8 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from .errors import JournalError
-from .json_lines import JsonLines, JsonObject, Line, lock, split_lines
+from .file_locks import hold
+from .json_lines import ELSEWHERE, JsonLines, JsonObject, Line, split_lines
 from .records import Record, parse_record
 from .signatures import SIGNED, last_signature, own_key, signature
 
@@ -47,7 +48,7 @@ def set_aside(*paths: Path) -> None:
     present = [path for path in paths if path.exists()]
     with contextlib.ExitStack() as stack:
         for path in present:
-            lock(stack.enter_context(path.open("rb")), path)
+            hold(stack.enter_context(path.open("rb")), path, ELSEWHERE)
         number = 1
         while any(path.with_suffix(f".{number}.jsonl").exists() for path in paths):
             number += 1

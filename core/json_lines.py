@@ -5,14 +5,15 @@ from __future__ import annotations
 import errno
 import json
 import os
-from io import FileIO
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict
 
 from .errors import JournalError, ResultsError
+from .file_locks import hold, wait_for_lock
 
 JsonObject = dict[str, Any]
 ELSEWHERE = "choose another folder with `results`"
@@ -44,7 +45,7 @@ class JsonLines:
         except OSError as error:
             raise ResultsError(f"cannot write {path}: {error.strerror}; {elsewhere}") from None
         try:
-            lock(self._file, path, elsewhere)
+            hold(self._file, path, elsewhere)
         except JournalError:
             self._file.close()
             raise
@@ -107,12 +108,26 @@ def split_lines(data: bytes, path: Path) -> tuple[list[JsonObject], int]:
     return objects, end
 
 
-def lock(file: BinaryIO | FileIO, path: Path, elsewhere: str = ELSEWHERE) -> None:
-    """Hold the file until it is closed; `JournalError` while another process holds it.
+def append_lines(path: Path, lines: Iterable[str], advice: str) -> None:
+    """Append lines to a file that several processes extend, on disk when this returns.
 
-    The lock is on the file itself, not on one beside it: its name may change, and there is nothing to clean up.
+    A line that a killed process left torn does not swallow the next one, and nothing stays of a write that fails.
+    Raises `ResultsError`, with the advice, where the file cannot be written.
     """
-    from filelock import lock_descriptor
-
-    if not lock_descriptor(file.fileno(), blocking=False):
-        raise JournalError(f"{path} is in use by another run; wait for it, or {elsewhere}")
+    data = "".join(f"{line}\n" for line in lines).encode()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab+", buffering=0) as file:
+            wait_for_lock(file.fileno())
+            end = file.seek(0, os.SEEK_END)
+            file.seek(max(0, end - 1))
+            whole = data if file.read(1) in (b"", b"\n") else b"\n" + data
+            try:
+                if file.write(whole) != len(whole):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                os.fsync(file.fileno())
+            except OSError:
+                file.truncate(end)
+                raise
+    except OSError as error:
+        raise ResultsError(f"cannot write {path}: {error.strerror}; {advice}") from None

@@ -8,7 +8,6 @@ and field.
 from __future__ import annotations
 
 import glob
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +15,9 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from ...core import ProblemError, ResultsError
+from ...core import ProblemError
 from ...core.files import write_whole
-from ...core.json_lines import lock
+from ...core.json_lines import append_lines
 from ...core.text import wrong_field
 from . import sol_execbench
 from .definition import Definition
@@ -119,7 +118,7 @@ class TraceDataset:
         path = self.folders.get(definition.name, Path()) / sol_execbench.TRACES
         if not self.is_sol(definition.name):
             path = self.root / "traces" / str(definition.op_type) / f"{definition.name}.jsonl"
-        append_line(path, trace.to_json())
+        append_lines(path, [trace.to_json()], "make room, or copy the dataset")
         return path
 
     def add_solution(self, solution: Solution) -> Path:
@@ -164,26 +163,6 @@ def parse_record(kind: type[RecordT], text: str, where: str) -> RecordT:
         return kind.model_validate_json(text)
     except ValidationError as error:
         raise ProblemError(f"{where}: {wrong_field(error)}; {FIX}") from None
-
-
-def append_line(path: Path, line: str) -> None:
-    """Append a line in one write, after the end of the last one; nothing stays of a write that fails."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab+", buffering=0) as file:
-            lock(file, path, "copy the dataset")
-            end = file.seek(0, os.SEEK_END)
-            file.seek(max(0, end - 1))
-            data = (b"" if file.read(1) in (b"", b"\n") else b"\n") + line.encode() + b"\n"
-            try:
-                if file.write(data) != len(data):
-                    raise OSError(None, "the disk is full")
-                os.fsync(file.fileno())
-            except OSError:
-                file.truncate(end)
-                raise
-    except OSError as error:
-        raise ResultsError(f"cannot write {path}: {error.strerror}; make room, or copy the dataset") from None
 
 
 def _text(path: Path) -> str:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +19,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from ...core import OptionError, Problem, ResultsError
+from ...core.file_locks import locked
 from ...core.files import write_whole
 from .result import KernelBenchResult
 
@@ -219,20 +219,8 @@ class RunFolder:
             raise ResultsError(f"cannot read {path}: {error}; fix it or move it away") from None
         return found
 
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        from filelock import FileLock
-
-        lock = FileLock(self.path / ".lock", mode=0o644)
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            lock.acquire()
-        except OSError as error:
-            raise ResultsError(f"cannot write {self.path}: {error.strerror}; choose another `run_folder`") from None
-        try:
-            yield
-        finally:
-            lock.release()
+    def _locked(self) -> contextlib.AbstractContextManager[None]:
+        return locked(self.path / ".lock", "choose another `run_folder`")
 
 
 def _by_number(items: dict[str, Any]) -> dict[str, Any]:

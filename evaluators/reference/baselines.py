@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from ...core import Measurement, Speedup, TorchProblem
+from ...core.cache import Cache
 from ...core.text import digest_of
-from ..profiling.measurement_cache import MeasurementCache
 from ..timing.clock import Clock, bind_call
 from ..workers.channel import Message
 from .arithmetic import Arithmetic
@@ -161,20 +161,17 @@ class BaselineCache:
     """Baselines measured before, in `folder`/baselines.json; empty without a folder."""
 
     def __init__(self, folder: Path | None) -> None:
-        self._known = MeasurementCache(folder / "baselines.json" if folder else None)
+        self._known = Cache(folder / "baselines.json" if folder else None, CachedBaseline)
         self.cache = folder / "inductor" if folder else None
         """Inductor's cache for the reference worker."""
 
     def get(self, key: str) -> CachedBaseline | None:
         """Return the baseline under the key of `baseline_key`, or None."""
-        try:
-            return CachedBaseline.model_validate(self._known.get(key))
-        except ValidationError:  # no entry, or another version's
-            return None
+        return self._known.get(key)
 
     def put(self, key: str, baseline: CachedBaseline) -> None:
         """Store a baseline; a write error is ignored."""
-        self._known.put(key, baseline.model_dump())
+        self._known.put(key, baseline)
 
 
 def baseline_key(

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from ...core import TorchProblem
+from ...core.cache import Cache
 from ...core.generated_code import GeneratedCode
 from ...core.text import digest_of
-from ..profiling.measurement_cache import MeasurementCache
 from ..settings import Convolutions
 from .baselines import baseline_key
 
@@ -33,15 +31,12 @@ class GeneratedCodes:
     def get(self, problem: TorchProblem, environment: Mapping[str, str]) -> GeneratedCode | None:
         """Return the code, or None."""
         key = baseline_key(self._options, problem, environment, None)
-        try:
-            return GeneratedCode.model_validate(self._file(key).get(key))
-        except ValidationError:  # no entry, or another version's
-            return None
+        return self._file(key).get(key)
 
     def put(self, problem: TorchProblem, environment: Mapping[str, str], code: GeneratedCode) -> None:
         """Store a code; a write error is ignored."""
         key = baseline_key(self._options, problem, environment, None)
-        self._file(key).put(key, code.model_dump())
+        self._file(key).put(key, code)
 
-    def _file(self, key: str) -> MeasurementCache:
-        return MeasurementCache(self._folder / f"{digest_of(key)}.json" if self._folder else None)
+    def _file(self, key: str) -> Cache[GeneratedCode]:
+        return Cache(self._folder / f"{digest_of(key)}.json" if self._folder else None, GeneratedCode)

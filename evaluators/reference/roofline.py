@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core import Ceilings, DeviceLimits, MatrixProduct, Profile
-from ..profiling.measurement_cache import MeasurementCache
+from ...core.cache import Cache
 from ..profiling.peaks import MATRIX_ROWS
 from ..timing.contention import LoadMeter, tolerated_cores
 from ..timing.priority import raised
@@ -53,16 +53,16 @@ def ceilings(reference_client: ReferenceClient, device: str, memory: Path | None
     environment = reference_client.environment
     rows = MATRIX_ROWS["cpu" if device == "cpu" else "cuda"]
     key = f"{environment['device']}, torch {environment['torch']}, {rows} rows, {', '.join(Ceilings.model_fields)}"
-    known = MeasurementCache(memory / "ceilings.json" if memory else None)
+    known = Cache(memory / "ceilings.json" if memory else None, Ceilings)
     if (before := known.get(key)) is not None:
-        return Ceilings(**before)
+        return before
     meter = LoadMeter()
     meter.start(ours)
     with raised((reference_client.pid,)):
         answer = reference_client.call("ceilings")
     found = Ceilings(**{name: answer[name] for name in Ceilings.model_fields})
     if device != "cpu" or (meter.other_cores() or 0.0) < tolerated_cores():
-        known.put(key, found.model_dump())
+        known.put(key, found)
     return found
 
 
@@ -83,8 +83,8 @@ def event_overhead_ms(
         (reference_client.environment["device"], f"torch {reference_client.environment['torch']}", f"driver {driver}")
     )
     key += ", graph" if graph else ""
-    known = MeasurementCache(memory / "overheads.json" if memory else None)
-    if isinstance(before := known.get(key), float):
+    known = Cache(memory / "overheads.json" if memory else None, float)
+    if (before := known.get(key)) is not None:
         return before
     measuring = new_reference_client()
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import logging
 import os
 import re
@@ -15,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ...core import DeviceError
+from ...core.file_locks import EVERYBODY, try_lock, unlock
 from .lock_holders import Holder, holders_of
 
 FOLDER = Path(tempfile.gettempdir()) / "kernelwright-locks"
@@ -26,8 +26,6 @@ OTHERS_S = 300.0
 """How long is waited for processes of other users, whom this one cannot end; then both use the device at once."""
 OWN_S = 1800.0
 """How long is waited for processes of the same user."""
-EVERYBODY = 0o666
-"""The files' mode: every user must be able to lock them."""
 
 _log = logging.getLogger(__name__)
 _passed: set[int] = set()
@@ -102,7 +100,7 @@ class DeviceLock:
             except OSError:  # taking it will say so
                 return False
             try:
-                if not _tried(file, fcntl.LOCK_EX):
+                if not try_lock(file):
                     return False
             finally:
                 os.close(file)
@@ -121,7 +119,7 @@ class DeviceLock:
     def _release(self) -> None:
         file, self._file = self._file, None
         if file is not None:  # None where waiting for it again was broken off
-            fcntl.flock(file, fcntl.LOCK_UN)  # a process that was forked meanwhile has the file open, too
+            unlock(file)
             os.close(file)
 
     def _take(self, shared: bool) -> None:
@@ -146,9 +144,9 @@ class DeviceLock:
 
     def _lock(self, shared: bool) -> None:
         self._make_folder()
-        turn = self._locked(self._next, fcntl.LOCK_EX)
+        turn = self._locked(self._next)
         try:
-            self._file = self._locked(self.path, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+            self._file = self._locked(self.path, shared)
         finally:
             os.close(turn)
 
@@ -159,7 +157,7 @@ class DeviceLock:
         except OSError:  # taking it again will say so
             return False
         try:
-            return not _tried(turn, fcntl.LOCK_SH)
+            return not try_lock(turn, shared=True)
         finally:
             os.close(turn)
 
@@ -173,7 +171,7 @@ class DeviceLock:
         if not stat.S_ISDIR(found.st_mode) or not (found.st_uid == os.getuid() or found.st_mode & stat.S_ISVTX):
             raise OSError(errno.EPERM, "another user may replace the files in it", str(folder))
 
-    def _locked(self, path: Path, how: int) -> int:
+    def _locked(self, path: Path, shared: bool = False) -> int:
         """Return the open file, locked; or as it is, where processes of other users do not give it up.
 
         Says after a while who holds it. Raises `DeviceError` when a process of this user does not give it up.
@@ -181,7 +179,7 @@ class DeviceLock:
         file = _opened(path)
         try:
             began, reported = time.monotonic(), False
-            while not _tried(file, how):
+            while not try_lock(file, shared):
                 waited = time.monotonic() - began
                 holders = holders_of(file) if waited > REPORTED_AFTER_S or _passed else []
                 if waited > REPORTED_AFTER_S and not reported:
@@ -234,12 +232,3 @@ def _opened(path: Path) -> int:
     file = os.open(path, flags | os.O_CREAT)
     os.fchmod(file, EVERYBODY)  # whatever the umask says
     return file
-
-
-def _tried(file: int, how: int) -> bool:
-    """Lock the file if that is possible now."""
-    try:
-        fcntl.flock(file, how | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core import Config, Journal, OptionError, Trial, set_aside
-from ...core.files import write_whole
+from ...core.keyed_store import KeyedStore
 from ..search import SEARCHED
 from ..start import Warm
 from .outcome import times_of
@@ -31,6 +30,9 @@ class Ledger:
         self.folder = folder
         self._key = dict(key)
         self._results: dict[Shape, ShapeResult] = {}
+        self._store = KeyedStore(
+            folder / FILE, self._parsed, self._document, "choose another folder", replaces_damaged=True
+        )
         self._lock = threading.Lock()
 
     @property
@@ -46,28 +48,22 @@ class Ledger:
 
     def add(self, result: ShapeResult) -> int:
         """Keep a result, on disk too; return how many there are. Those of other shapes stay in the file."""
-        from filelock import FileLock
-
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with self._lock, FileLock(self.folder / ".lock", mode=0o666):
+        with self._lock:
             self._results[result.shape] = result
-            everything = {**self._on_disk(), **self._results}
-            shapes = [everything[shape].to_json() for shape in sorted(everything)]
-            document = {"sweep": self._key, "shapes": shapes}
-            write_whole(self.folder / FILE, json.dumps(document, indent=1) + "\n")
+            self._store.update(self._results)
             return len(self._results)
 
-    def _on_disk(self) -> dict[Shape, ShapeResult]:
-        """Return the results of this and of other runs of the same sweep; none where the file is another sweep's."""
-        try:
-            key, results = self._read()
-        except (OSError, ValueError, KeyError, TypeError):
-            return {}
-        return {one.shape: one for one in results} if key == self._key else {}
+    def _parsed(self, document: Any) -> dict[Shape, ShapeResult]:
+        """Return the results of this and of other runs of the same sweep."""
+        key = dict(document["sweep"])
+        if key != self._key:
+            differing = ", ".join(name for name in {**key, **self._key} if key.get(name) != self._key.get(name))
+            raise OptionError(f"{self._store.path} is of another sweep ({differing} differ)", "leave out `resume`")
+        results = map(ShapeResult.of_json, document["shapes"])
+        return {result.shape: result for result in results}
 
-    def _read(self) -> tuple[dict[str, Any], list[ShapeResult]]:
-        found = json.loads((self.folder / FILE).read_text())
-        return dict(found["sweep"]), [ShapeResult.of_json(one) for one in found["shapes"]]
+    def _document(self, results: dict[Shape, ShapeResult], before: Any) -> dict[str, Any]:
+        return {"sweep": self._key, "shapes": [results[shape].to_json() for shape in sorted(results)]}
 
     def journal(self, shape: Shape, resume: bool = True) -> Journal:
         """Open the journal of a shape; without `resume` an earlier one is set aside."""
@@ -97,17 +93,11 @@ class Ledger:
 
         A shape that failed is tried again. Raises `OptionError` where the folder has another sweep's results.
         """
-        path = self.folder / FILE
-        if not path.exists():
-            return
         try:
-            key, results = self._read()
+            results = self._store.read()
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise OptionError(f"cannot read {path}: {error}", "leave out `resume`") from None
-        if key != self._key:
-            differing = ", ".join(name for name in {**key, **self._key} if key.get(name) != self._key.get(name))
-            raise OptionError(f"{path} is of another sweep ({differing} differ)", "leave out `resume`")
-        for result in results:
+            raise OptionError(f"cannot read {self._store.path}: {error}", "leave out `resume`") from None
+        for result in results.values():
             if result.shape in shapes and not result.error and result.trials >= trials:
                 with self.journal(result.shape) as journal:
                     evaluations = [one.evaluation for one in journal.of(Trial) if one.origin == SEARCHED]

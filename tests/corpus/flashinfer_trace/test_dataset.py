@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kernelwright.core import KernelError, ProblemError, ResultsError
+from kernelwright.core import KernelError, ProblemError
 from kernelwright.corpus import find_problem, list_problems
-from kernelwright.corpus.flashinfer_trace.dataset import TraceDataset, append_line
+from kernelwright.corpus.flashinfer_trace.dataset import TraceDataset
 from kernelwright.corpus.flashinfer_trace.schema import Trace
 from kernelwright.corpus.recorded import find_solution
 
@@ -105,27 +104,6 @@ def test_a_trace_of_a_solution_that_is_gone_is_named(tmp_path: Path) -> None:
     changed(path, _set("solution", to="none"))
     with pytest.raises(ProblemError, match="line 1: solution: there is no Solution none"):
         dataset.traces(RMS)
-
-
-def test_a_line_is_added_after_one_without_an_end(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "traces.jsonl"
-    append_line(path, '{"a": 1}')
-    path.write_text(path.read_text().rstrip("\n"))
-    append_line(path, '{"b": 2}')
-    assert [json.loads(line) for line in path.read_text().splitlines()] == [{"a": 1}, {"b": 2}]
-
-
-def test_nothing_stays_of_a_line_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "traces.jsonl"
-    append_line(path, '{"a": 1}')
-
-    def full(descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(ResultsError, match="No space left on device; make room"):
-        append_line(path, '{"b": 2}')
-    assert path.read_text() == '{"a": 1}\n'
 
 
 def test_a_solution_stands_where_the_original_looks_for_it(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from kernelwright.core import Measurement, TorchProblem
-from kernelwright.evaluators.profiling.measurement_cache import MeasurementCache
+from kernelwright.core.cache import Cache
 from kernelwright.evaluators.reference.arithmetic import STRICT, Arithmetic, Tf32
 from kernelwright.evaluators.reference.baselines import BaselineCache, Baselines, CachedBaseline, baseline_key
 from kernelwright.evaluators.reference.client import ReferenceClient
@@ -62,7 +62,7 @@ def test_what_cannot_be_read_is_measured_again(tmp_path: Path) -> None:
 
 def test_a_memory_that_cannot_be_written_is_no_failure(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    remembered = MeasurementCache(tmp_path / "file" / "below.json")
+    remembered = Cache(tmp_path / "file" / "below.json", int)
     remembered.put("key", 1)
     assert remembered.get("key") is None
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ....core import Config, OptionError, Value
+from ....core.file_locks import locked
 from ....core.files import write_whole
 from ..device import Device
 from ..shapes import Shape
@@ -130,12 +131,9 @@ class Store(ABC):
 
         Nothing is written where one of the files cannot be read.
         """
-        from filelock import FileLock
-
         grouped = self.grouped(target, subject, entries)
         folder = next(iter(grouped)).parent
-        folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / ".kernelwright.lock", mode=0o666):
+        with locked(folder / ".kernelwright.lock", ELSEWHERE):
             documents = {
                 path: self.merge(self.parse(path) if path.exists() else {}, subject, group)
                 for path, group in grouped.items()

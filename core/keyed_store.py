@@ -1,0 +1,78 @@
+"""Rows of one type by key, in one JSON file that several processes may change."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from .errors import KernelwrightError
+from .file_locks import locked
+from .files import write_whole
+
+Key = TypeVar("Key")
+Row = TypeVar("Row")
+
+
+class KeyedStore(Generic[Key, Row]):
+    """A file of rows; a missing one has none. Changes are merged with those of others, under a lock, and replace the
+    file as a whole.
+
+    `parse` turns a document into rows, and raises `KernelwrightError`, `ValueError`, `KeyError` or `TypeError` for one
+    of another kind. `dump` turns rows, and the document that they replace (`{}` for none), into the next one. `advice`
+    ends the error of a file that cannot be written; `lock` is the lock file, in the same folder unless it is given.
+    With `replaces_damaged` a change replaces a file that cannot be read, which is an error otherwise.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        parse: Callable[[Any], dict[Key, Row]],
+        dump: Callable[[dict[Key, Row], Any], Any],
+        advice: str,
+        lock: Path | None = None,
+        replaces_damaged: bool = False,
+    ) -> None:
+        self.path = path
+        self._parse = parse
+        self._dump = dump
+        self._advice = advice
+        self._lock = lock or path.with_name(".lock")
+        self._replaces_damaged = replaces_damaged
+
+    def read(self) -> dict[Key, Row]:
+        """Return all rows; raises what `parse` raises, `ValueError` for no JSON, `OSError` for no access."""
+        document = self._document()
+        return {} if document is None else self._parse(document)
+
+    def update(self, changes: Mapping[Key, Row | None]) -> dict[Key, Row]:
+        """Add or replace rows, and remove those that are None; return all rows.
+
+        Raises `ResultsError` where the file cannot be written, and as `read` does.
+        """
+        with locked(self._lock, self._advice):
+            document, rows = self._before()
+            for key, row in changes.items():
+                rows.pop(key, None)
+                if row is not None:
+                    rows[key] = row
+            write_whole(self.path, json.dumps(self._dump(rows, document), indent=1) + "\n", self._advice)
+            return rows
+
+    def _before(self) -> tuple[Any, dict[Key, Row]]:
+        """Return the document that a change replaces, and its rows."""
+        try:
+            document = self._document()
+            return ({}, {}) if document is None else (document, self._parse(document))
+        except (KernelwrightError, OSError, ValueError, KeyError, TypeError):
+            if not self._replaces_damaged:
+                raise
+            return {}, {}
+
+    def _document(self) -> Any:
+        """Return the parsed JSON, or None without a file."""
+        try:
+            return json.loads(self.path.read_text())
+        except FileNotFoundError:
+            return None
