@@ -51,15 +51,10 @@ def result(
     knowing: Knowing, text: str, kind: CType, interval: Interval, *of: Value, part: tuple[Sum, int] | None = None
 ) -> Value:
     """Return an integer that is a term of its own, where proofs may rest on all that it was made of."""
-    reads: frozenset[str] = frozenset()
-    for one in of:
-        if one.total is None:
-            return Value(text, kind)
-        reads |= one.total.reads
-    if not kind.whole:
+    if not kind.whole or any(one.total is None for one in of):
         return Value(text, kind)
     interval = interval.met(kind.interval.low, kind.interval.high)
-    return knowing.known(text, kind, term(text, interval, reads, part), interval)
+    return knowing.known(text, kind, term(text, interval, part), interval)
 
 
 def _added_or_multiplied(knowing: Knowing, operator: str, left: Value, right: Value) -> Value:

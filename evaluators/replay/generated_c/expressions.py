@@ -100,7 +100,7 @@ class Expressions:
         interval = self.state.intervals.get(variable.name)
         if interval is None:
             return Value(variable.name, variable.type)
-        own = term(variable.name, interval, frozenset({variable.name}))
+        own = term(variable.name, interval)
         return self.known(variable.name, variable.type, own, interval)
 
     def _read(self, node: c_ast.Node) -> Value:

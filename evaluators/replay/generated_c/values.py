@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from .names import PREFIX
 from .types import CType, Interval
 
 MAX_FACTS = 100
 """Known at one point of the program, beside what each variable can be."""
+_VARIABLE = re.compile(rf"\b{PREFIX}\w+", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -18,7 +21,7 @@ class Term:
     factor: int
     interval: Interval
     reads: frozenset[str]
-    """The variables that it depends on."""
+    """The variables that its text names: also one that is a single number here, and may be another one later."""
     part: tuple[Sum, int] | None = None
     """A sum and a divisor, where the term is their quotient, rounded down."""
 
@@ -59,9 +62,9 @@ class Sum:
         return frozenset().union(*(term.reads for term in self.terms.values()))
 
 
-def term(text: str, interval: Interval, reads: frozenset[str], part: tuple[Sum, int] | None = None) -> Sum:
+def term(text: str, interval: Interval, part: tuple[Sum, int] | None = None) -> Sum:
     """Return a term as a sum."""
-    return Sum({text: Term(1, interval, reads, part)})
+    return Sum({text: Term(1, interval, frozenset(_VARIABLE.findall(text)), part)})
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ class Writer:
         return f"{START} for (int32_t o = 0; o < 2; ++o) {{ {FUEL}{body} }} return f;"
 
     def _index(self, depth: int = 2) -> str:
-        chosen = self._random.randrange(12) if depth else self._random.randrange(6)
+        chosen = self._random.randrange(14) if depth else self._random.randrange(6)
         if chosen < 4:
             return self._random.choice("pqrsn")
         if chosen < 6:
@@ -31,7 +31,10 @@ class Writer:
             return f"({one} {self._random.choice('+-*')} {self._index(depth - 1)})"
         if chosen == 9:
             return f"(({self._random.choice(['int64_t', 'uint32_t', 'int8_t'])}){one})"
-        return f"({one} {self._random.choice(['>>', '/', '&', '%'])} {number})"
+        if chosen < 12:
+            return f"({one} {self._random.choice(['>>', '/', '&', '%'])} {number})"
+        name = self._random.choice("pqrs")  # what is a number in one place may be another in the next
+        return f"(({name} > 1) ? {one} : 1)" if chosen == 12 else f"({one} >> ({name} & 3))"
 
     def _guard(self) -> str:
         one = f"({self._index()} {self._random.choice(['<', '<=', '>', '>=', '==', '!='])} {self._index()})"
@@ -48,8 +51,16 @@ class Writer:
             f"{name} = {self._index()};",
             f"{name} += {self._random.randint(1, 3)};",
             f"{{ int32_t {name} = {self._index()}; Y[{name}] = 1.0f; {name} = 3; }}",
+            self._recalled(name),
             f"if (n == 3) {{ {self._random.choice(['break;', 'continue;', 'return 0;'])} }}",
         ])  # fmt: skip
+
+    def _recalled(self, name: str) -> str:
+        """What held of an expression before one of its variables got another number."""
+        one, two = self._index(), self._random.choice("pqrsn")
+        before, after = self._random.randint(0, 3), self._random.randint(0, 3)
+        held = f"({one} + {two}) < {self._random.randint(2, 9)}"
+        return f"{name} = {before}; if ({held}) {{ {name} = {after}; Y[({one} + {two})] = 1.0f; }}"
 
     def _block(self, depth: int) -> str:
         return " ".join(self._statement(depth - 1) for _ in range(self._random.randint(1, 2)))
