@@ -28,8 +28,9 @@ _ENDS = {
     "refuse": 0x00050000 | errno.EPERM,
     "unknown": 0x00050000 | errno.ENOSYS,
     "nobody": 0x00050000 | errno.ECONNREFUSED,
+    "pretend": 0x00050000,
 }
-"""What the kernel is told in the end: to make the call, or to fail it with an error."""
+"""What the kernel is told in the end: to make the call, to fail it with an error, or to report success at once."""
 _KIND = 0xF
 """The bits of a socket's type without its flags."""
 
@@ -94,7 +95,7 @@ def _steps(machine: str, cuda: bool) -> list[_Step]:
         _Step(_LOAD, _NUMBER),
         _Step(_ABOVE, calls.NEWEST, "unknown"),  # x86_64's second set of numbers, too
     ]
-    for table, end in ((calls.REFUSED, "refuse"), (calls.UNKNOWN, "unknown")):
+    for table, end in ((calls.REFUSED, "refuse"), (calls.UNKNOWN, "unknown"), (calls.PRETENDED, "pretend")):
         steps += [_Step(_EQUAL, number, end) for number in numbers(table)]
     if not cuda:
         for table, end in ((calls.MEMFD, "unknown"), (calls.SOCKET, "refuse"), (calls.CONNECT, "nobody")):
@@ -115,6 +116,10 @@ def _steps(machine: str, cuda: bool) -> list[_Step]:
         steps += _when(number, [_argument(3), grows_down, *shared])
     for number in numbers(calls.CLONE):
         steps += _when(number, [_argument(0), _Step(_ANY_BIT, calls.NEW_NAMESPACES, "refuse", "allow")])
+    for table, requests in ((calls.IOCTL, calls.SETS_ATTRIBUTES), (calls.FCNTL, calls.SETS_WATCHES)):
+        refused = [_Step(_EQUAL, request, "refuse") for request in requests[:-1]]
+        for number in numbers(table):
+            steps += _when(number, [_argument(1), *refused, _Step(_EQUAL, requests[-1], "refuse", "allow")])
     for table, which in ((calls.OWN_ONLY, 0), (calls.OWN_ONLY_SECOND, 1)):
         for number in numbers(table):
             steps += _when(number, [_argument(which), _Step(_EQUAL, 0, "allow", "refuse")])

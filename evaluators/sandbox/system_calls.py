@@ -23,6 +23,11 @@ REFUSED: Numbers = {
     # Watching files: Landlock does not cover it.
     "inotify_init": (253, None), "inotify_init1": (294, 26), "inotify_add_watch": (254, 27),
     "inotify_rm_watch": (255, 28), "fanotify_init": (300, 262), "fanotify_mark": (301, 263),
+    # Attributes of files that are hidden: Landlock does not cover them either.
+    "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7), "removexattr": (197, 14),
+    "lremovexattr": (198, 15), "fremovexattr": (199, 16),
+    # Whoever leaves the group of its worker is not ended with it, nor stopped.
+    "setsid": (112, 157), "setpgid": (109, 154),
     # Other processes.
     "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "kcmp": (312, 272),
     "pidfd_getfd": (438, 438), "process_madvise": (440, 440), "process_mrelease": (448, 448),
@@ -45,6 +50,14 @@ REFUSED: Numbers = {
     "sethostname": (170, 161), "setdomainname": (171, 162), "reboot": (169, 142), "vhangup": (153, 58),
 }  # fmt: skip
 
+PRETENDED: Numbers = {
+    "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452), "chown": (92, None),
+    "fchown": (93, 55), "lchown": (94, None), "fchownat": (260, 54), "utime": (132, None), "utimes": (235, None),
+    "futimesat": (261, None), "utimensat": (280, 88),
+}  # fmt: skip
+"""Calls that do nothing and report success. They change who may use a file, and its times, by its path, which no filter
+sees and Landlock does not cover. Compilers make some, and need none."""
+
 UNKNOWN: Numbers = {
     # This ring makes calls that no filter sees.
     "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
@@ -62,6 +75,13 @@ OWN_ONLY: Numbers = {
 or the limits of the user's processes slows the reference, and every program of the user with it."""
 OWN_ONLY_SECOND: Numbers = {"setpriority": (141, 140), "ioprio_set": (251, 30)}
 """The same by the second argument."""
+
+IOCTL: Numbers = {"ioctl": (16, 29)}
+SETS_ATTRIBUTES = (0x40086602, 0x401C5820, 0x40806685, 0x800C6613)
+"""Requests of `ioctl` for lasting attributes of a file that may only be read: flags, project, verity, encryption."""
+FCNTL: Numbers = {"fcntl": (72, 25)}
+SETS_WATCHES = (1024, 1026)
+"""Commands of `fcntl`: a lease, which makes others that open the file wait, and a notice of what a folder's files do."""
 
 CLONE: Numbers = {"clone": (56, 220)}
 NEW_NAMESPACES = 0x7E020000

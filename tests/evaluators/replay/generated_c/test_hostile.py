@@ -76,7 +76,7 @@ SMUGGLED = "int32_t k = I[0]; if ((0 <= k) && (k < 4)) { a[k] = 1.0f; I[0] = 9; 
         " if ((j + k) < 8) { X[0] = 1.0f; } else { break; } k = n * 1000; Y[(j + k)] = 1.0f; }",
         "int32_t i = 8; int32_t k = 8 - n; if ((n / i) + k < 8) { i = 1; Y[((n / i) + k)] = 1.0f; }",
         "int32_t i = 3; int32_t k = 8 - n; if ((n >> i) + k < 8) { i = 0; Y[((n >> i) + k)] = 1.0f; }",
-        "int32_t i = 0; int32_t k = 8 - n; if (((i > 0) ? n : 0) + k < 8) { i = 1; Y[(((i > 0) ? n : 0) + k)] = 1.0f; }",
+        "int32_t i = 0; int32_t k = 8 - n; if ((i ? n : 0) + k < 8) { i = 1; Y[((i ? n : 0) + k)] = 1.0f; }",
         "if ((n < 4) || (n > 4)) { Y[n] = 1.0f; }",
         "if (!((n < 4) && (n < 9))) { Y[n] = 1.0f; }",
         "if (n != 3) { Y[n] = 1.0f; }",
