@@ -81,7 +81,7 @@ SETS_ATTRIBUTES = (0x40086602, 0x401C5820, 0x40806685, 0x800C6613)
 """Requests of `ioctl` for lasting attributes of a file that may only be read: flags, project, verity, encryption."""
 FCNTL: Numbers = {"fcntl": (72, 25)}
 SETS_WATCHES = (1024, 1026)
-"""Commands of `fcntl`: a lease, which makes others that open the file wait, and a notice of what a folder's files do."""
+"""Commands of `fcntl`: a lease, which keeps others from the file, and a notice of what happens in a folder."""
 
 CLONE: Numbers = {"clone": (56, 220)}
 NEW_NAMESPACES = 0x7E020000
