@@ -7,12 +7,13 @@ values of inputs or weights, so it computes on any.
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 _IDENTIFIER = r"^[^\W\d]\w*$"
 """Of functions: the names of a plan come from a candidate's process, and become names of files."""
@@ -24,21 +25,30 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+_MOST = 1 << 48
+"""Elements of a tensor: more than any memory holds."""
+_Elements = Annotated[int, Field(ge=0, le=_MOST)]
+
+
 class TensorLayout(_Part):
     """Shape, strides and dtype of a tensor; strides and offset count elements."""
 
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: str
-    offset: int = Field(default=0, ge=0)
+    shape: tuple[_Elements, ...]
+    strides: tuple[_Elements, ...]
+    dtype: str = Field(pattern=r"^[a-z]\w{0,30}$")
+    offset: _Elements = 0
+
+    @field_validator("shape")
+    @classmethod
+    def _fits_a_memory(cls, shape: tuple[int, ...]) -> tuple[int, ...]:
+        if math.prod(shape) > _MOST:
+            raise ValueError(f"a tensor of {len(shape)} dimensions that no memory holds")
+        return shape
 
     @property
     def elements(self) -> int:
         """The number of elements."""
-        product = 1
-        for extent in self.shape:
-            product *= extent
-        return product
+        return math.prod(self.shape)
 
     @property
     def bytes(self) -> int:
@@ -173,7 +183,8 @@ class LaunchPlan(_Part):
         code = self.codes[step.code]
         scalars = ", ".join(repr(value) for value in step.arguments if not isinstance(value, dict))
         grid = f" grid {'x'.join(map(str, step.grid))}" if step.grid else ""
-        size = ", ".join(f"{code.settings[name]} {said}" for name, said in _SIZES if code.settings.get(name))
+        known = {name: size for name, size in code.settings.items() if isinstance(size, int)}
+        size = ", ".join(f"{known[name]} {said}" for name, said in _SIZES if known.get(name))
         forms = [one for one in step.arguments if isinstance(one, dict)]
         numbers = {one.get("tensor", one.get("descriptor", -1)) for one in forms}
         total = sum(layout.bytes for number, layout in layouts.items() if number in numbers)

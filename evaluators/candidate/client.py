@@ -6,14 +6,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from pydantic import ValidationError
-
 from ...core import Config, Correctness, Kernel, Status
-from ...core.launch_plan import LaunchPlan
 from ...core.source_text import without_separators
 from ..reference.client import ReferenceClient
-from ..replay.saved import MAX_PLAN_BYTES
-from ..sandbox.untrusted_files import read_untrusted_file
+from ..replay.saved import read_plan
+from ..replay.values import UnplannableCall
 from ..settings import Limits
 from ..timing.hidden_work import IdleDevice, Suspicion, hidden_work
 from ..workers.channel import Message
@@ -177,11 +174,10 @@ class CandidateClient(CandidateProcess):
         if answer.changing:
             raise self.rejected("changing-plan", "forward", "calls at the same sizes launch different kernels")
         try:
-            size = plan.lstat().st_size
-            if size > MAX_PLAN_BYTES:
-                return f"a plan of {size >> 20} MB"
-            recorded = LaunchPlan.model_validate_json(bytes(read_untrusted_file(plan, size)))
-        except (OSError, ValidationError):
+            recorded = read_plan(plan)
+        except UnplannableCall as reason:
+            return str(reason)
+        except (OSError, ValueError):
             raise Failure(Status.CRASHED, "the process sent no proper plan") from None
         return RecordedPlan(recorded, answer.described(), self.outputs)
 

@@ -18,6 +18,8 @@ from ..correctness.distributions import OTHER_WEIGHTS
 from ..guards.torch_share import Operator
 from ..reference.client import ReferenceClient
 from ..replay.executor import ALLOCATIONS
+from ..replay.record import MAX_CONSTANT_BYTES
+from ..replay.saved import TOO_LARGE, constant_bytes
 from ..sandbox.untrusted_files import read_untrusted_file
 from ..settings import Limits
 from ..workers.channel import Message
@@ -74,10 +76,11 @@ class Replayer(CandidateProcess):
         """Hand over a plan, to be checked and compiled; return why it cannot be replayed, or None."""
         plan = self.write(f"plan_{number}.json", recorded.plan.model_dump_json(), keep=True)
         constants = self.worker.inbox / f"constants_{number}.bin"
+        if (size := constant_bytes(recorded.plan)) > MAX_CONSTANT_BYTES:
+            return TOO_LARGE
         try:
-            size = sum(recorded.plan.layouts[one].bytes for one in recorded.plan.constants)
             constants.write_bytes(read_untrusted_file(recorded.path, size) if size else b"")
-        except (OSError, KeyError):
+        except OSError:
             return "a plan without its constants"
         self._bytes[number] = _bytes_of(recorded.plan)
         self._workers.help_worker(self.worker)

@@ -10,6 +10,7 @@ from typing import Any
 
 from ...core.errors import DeviceError, ResultsError
 from ...core.launch_plan import LaunchPlan
+from ...core.text import first_line
 from ..candidate.replayer import Replayer
 from ..candidate.verified import Failure, RecordedPlan
 from ..replay.saved import saved_constants, saved_plan
@@ -111,11 +112,11 @@ class SavedPlan:
             dtype = getattr(torch, str(one.dtype), None)
             if one.shape is None or not isinstance(dtype, torch.dtype) or not one.stored:
                 raise ResultsError(f"the plan returned {one.type}, not a tensor with memory of its own")
-            wanted = torch.empty(one.shape, dtype=dtype, device=self._device)
             try:
+                wanted = torch.empty(one.shape, dtype=dtype, device=self._device)
                 wanted.copy_(reader.next(one.model_dump(), wanted))
-            except UnreadableTensor as error:
-                raise ResultsError(f"the plan cannot be executed: {error}") from None
+            except (UnreadableTensor, RuntimeError, TypeError, OverflowError) as error:  # a shape may be any
+                raise ResultsError(f"the plan cannot be executed: {first_line(error)}") from None
             found.append(wanted)
         return found
 

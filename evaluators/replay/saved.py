@@ -15,10 +15,13 @@ from ...core.launch_plan import KernelCode, LaunchPlan
 from ..sandbox.untrusted_files import read_untrusted_file
 from ..workers.channel import Message
 from ..workers.tensor_ipc import Outputs, OutputTensor
+from .executor import check_references
+from .record import MAX_CONSTANT_BYTES
 from .values import UnplannableCall, dtype_of
 
 PLAN, CONSTANTS, DESCRIBED = "plan.json", "constants.bin", "constants.json"
 MAX_PLAN_BYTES = 32 << 20
+TOO_LARGE = f"a plan whose constants have more than {MAX_CONSTANT_BYTES >> 20} MB"
 _ADVICE = "choose another folder"
 
 
@@ -27,8 +30,8 @@ def save_plan(plan: LaunchPlan, constants: Sequence[Message], path: Path, folder
 
     Each kernel's code is also written as a file, for reading only. Raises `ResultsError`.
     """
-    with contextlib.suppress(OSError, ValueError):
-        for code in _read(folder).codes.values():
+    with contextlib.suppress(OSError, ValueError, UnplannableCall):
+        for code in read_plan(folder / PLAN).codes.values():
             (folder / _file_name(code)).unlink(missing_ok=True)
     for code in plan.codes.values():
         write_whole(folder / _file_name(code), code.text, _ADVICE)
@@ -42,18 +45,28 @@ def _file_name(code: KernelCode) -> str:
     return f"{code.name}.{code.digest[:8]}.{code.kind}"
 
 
-def _read(folder: Path) -> LaunchPlan:
-    size = (folder / PLAN).lstat().st_size
+def read_plan(path: Path) -> LaunchPlan:
+    """Return the plan in a file that another process wrote, of which all parts are there.
+
+    Raises `OSError` or `ValueError` where it is none, and `UnplannableCall` for one that does not fit together.
+    """
+    plan = LaunchPlan.model_validate_json(_read(path))
+    check_references(plan)
+    return plan
+
+
+def _read(path: Path) -> bytes:
+    size = path.lstat().st_size
     if size > MAX_PLAN_BYTES:
-        raise ValueError(f"{PLAN} has {size >> 20} MB")
-    return LaunchPlan.model_validate_json(bytes(read_untrusted_file(folder / PLAN, size)))
+        raise ValueError(f"{path.name} has {size >> 20} MB")
+    return bytes(read_untrusted_file(path, size))
 
 
 def saved_plan(folder: Path) -> LaunchPlan:
     """Return the plan of a folder. Raises `ResultsError` for a folder without one."""
     try:
-        return _read(folder)
-    except (OSError, ValueError) as error:
+        return read_plan(folder / PLAN)
+    except (OSError, ValueError, UnplannableCall) as error:
         raise _no_plan(folder, error) from None
 
 
@@ -61,8 +74,9 @@ def saved_constants(folder: Path, plan: LaunchPlan) -> tuple[list[Message], Path
     """Return the descriptions of a plan's constants, and the file that they are in. Raises `ResultsError`."""
     path = folder / CONSTANTS
     try:
-        text = bytes(read_untrusted_file(folder / DESCRIBED, (folder / DESCRIBED).lstat().st_size))
-        described = [OutputTensor.model_validate(one).model_dump() for one in json.loads(text)]
+        described = [OutputTensor.model_validate(one).model_dump() for one in json.loads(_read(folder / DESCRIBED))]
+        if constant_bytes(plan) > MAX_CONSTANT_BYTES:
+            raise ValueError(TOO_LARGE)
         at = 0
         for number, digest in plan.constants.items():
             size = plan.layouts[number].bytes
@@ -72,6 +86,11 @@ def saved_constants(folder: Path, plan: LaunchPlan) -> tuple[list[Message], Path
     except (OSError, ValueError, KeyError, RecursionError, TypeError) as error:
         raise _no_plan(folder, error) from None
     return described, path
+
+
+def constant_bytes(plan: LaunchPlan) -> int:
+    """Return the bytes of a plan's constants together."""
+    return sum(plan.layouts[number].bytes for number in plan.constants)
 
 
 def _no_plan(folder: Path, error: Exception) -> ResultsError:

@@ -21,6 +21,7 @@ from typing import IO, Any
 from ...core import DeviceError
 from ...core.environment import allowed_environment
 from ...core.extras import how_to_install
+from ...core.quotation import plain
 from .channel import Channel, ChannelClosed, ChannelTimeout, Message
 from .fork_server import REQUEST_BYTES
 from .log import Log
@@ -294,7 +295,8 @@ class Worker:
             self.end()
             raise WorkerDied(None, "sent no proper answer")
         self._device_memory.note(self.pid, answer)
-        return answer
+        shown: Message = _shown(answer)
+        return shown
 
     def end(self, grace_s: float = 0.0) -> int | None:
         """End the process and its whole group."""
@@ -336,6 +338,15 @@ class Worker:
     def log(self) -> str:
         """Return the end of its output."""
         return self._log.text
+
+
+def _shown(value: Any) -> Any:
+    """Return what a worker said without control characters: its texts end up in terminals, files and prompts."""
+    if isinstance(value, str):
+        return plain(value)
+    if isinstance(value, list):
+        return [_shown(one) for one in value]
+    return {plain(name): _shown(one) for name, one in value.items()} if isinstance(value, dict) else value
 
 
 def _number_of(process: int) -> int | None:

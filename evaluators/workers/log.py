@@ -7,6 +7,8 @@ import os
 import select
 import threading
 
+from ...core.quotation import plain
+
 KEPT_BYTES = 4096
 _PART_BYTES = 1 << 16
 """As much as a pipe holds by default."""
@@ -35,7 +37,7 @@ class Log:
             for _ in range(_PARTS):
                 if self._source < 0 or not _ready(self._source, 0) or not self._read():
                     break
-            return self._end.decode(errors="replace").strip()
+            return plain(self._end.decode(errors="replace")).strip()
 
     def _follow(self) -> None:
         while _ready(self._source, None):

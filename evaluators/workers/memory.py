@@ -14,6 +14,8 @@ LARGE = 1 << 30
 """Bytes. What is larger is drawn again instead of kept, and cached memory beyond it goes back to the device; below,
 the time that this takes matters more."""
 
+MOST = 1 << 50
+"""Bytes. What a process says to have beyond that is no memory."""
 FIELD = "device_memory"
 """Of every response of a worker that uses a GPU."""
 
@@ -87,7 +89,7 @@ class DeviceMemory:
     def note(self, worker: int, response: Message) -> None:
         """Take a worker's memory from its response; the worker may be untrusted."""
         match response.pop(FIELD, None):
-            case [int(peak), int(held)] if peak >= 0 and held >= 0:
+            case [int(peak), int(held)] if 0 <= peak <= MOST and 0 <= held <= MOST:
                 others = sum(size for one, size in self._held.items() if one != worker)
                 self.peak_bytes = max(self.peak_bytes or 0, peak + others)
                 self._held[worker] = held

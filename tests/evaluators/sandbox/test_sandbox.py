@@ -149,7 +149,7 @@ def test_compilers_work_inside(compiled: Compile, processes: Processes) -> None:
 
 def test_a_daemon_ends_with_its_worker(processes: Processes, scale_problem: Problem) -> None:
     argument = f"1000.{os.getpid()}"
-    source = f"import subprocess\nsubprocess.Popen(['sleep', {argument!r}], start_new_session=True)\n"
+    source = f"import subprocess\nsubprocess.run(['sh', '-c', 'sleep {argument} &'])\n"
     with processes.compilers(scale_problem, processes.new_folder("cache"), 1) as pool:
         pool.submit(source).result(timeout=60)
         _wait_until(lambda: bool(_running(argument)))
