@@ -1,7 +1,8 @@
 """The clock of the trusted process, against which the times of a process that runs a candidate's code are held.
 
 A batch of k calls that takes T_k from request to answer, where an empty one takes T_0, spends (T_k - T_0) / k on
-a call, whatever the clock in that process says. Its own times serve the spread.
+a call, whatever the clock in that process says. Its own times serve the spread: above the mean, which is all that
+this clock can confirm, and not below.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ FIXED_MS = 1.0
 """What a batch may take beyond an empty one, whatever its length: kernels leave none of the code in the caches."""
 CONFIRMATIONS = 6
 """Batches of a chunk that must disagree, while empty ones are as fast as ever."""
+SKEWED = 3
+"""Batches of a chunk whose median may lie below what their mean confirms, as where another process interrupts one of
+few calls. From then on the mean counts."""
 EMPTY = 9
 """Empty batches of which the fastest counts."""
 BUSY_MS = 0.3
@@ -47,18 +51,29 @@ class OutsideClock:
 
     def restart(self) -> None:
         """Begin a chunk of batches."""
-        self._found = 0
+        self._found = self._skewed = 0
         self._suspicion = None if self._idle is None else Suspicion(self._idle)
 
     def agreed(self, times_ms: Sequence[float], wall_ms: float) -> list[float] | None:
         """Return the times of a batch's calls, given how long all of it took; None where it must be made again.
 
-        On a CPU that others use, the times become longer, so that they add up. Raises `ClocksDisagree`.
+        On a CPU that others use, the times become longer, so that they add up. None is shorter than the mean but for
+        what is tolerated: a median of few long calls and many short ones could be any. Raises `ClocksDisagree`.
         """
         call_ms = (wall_ms - self.overhead_ms) / len(times_ms)
         if not times_ms or not all(map(math.isfinite, times_ms)) or sum(times_ms) > wall_ms:
             raise ClocksDisagree(f"calls that took {wall_ms:.3f} ms together report {sum(times_ms):.3f} ms")
-        return self._on_cpu(times_ms, call_ms) if self._idle is None else self._on_gpu(times_ms, call_ms)
+        found = self._on_cpu(times_ms, call_ms) if self._idle is None else self._on_gpu(times_ms, call_ms)
+        return None if found is None else self._confirmed(found)
+
+    def _confirmed(self, times_ms: Sequence[float]) -> list[float] | None:
+        mean = statistics.fmean(times_ms)
+        least = mean - max(TOLERATED_MS, TOLERATED_SHARE * mean)
+        if statistics.median(times_ms) < least:
+            self._skewed += 1
+            if self._skewed < SKEWED:
+                return None
+        return [max(one, least) for one in times_ms]
 
     def _on_cpu(self, times_ms: Sequence[float], call_ms: float) -> list[float] | None:
         mean = statistics.fmean(times_ms)
