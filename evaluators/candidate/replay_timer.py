@@ -46,6 +46,7 @@ class ReplayTimer:
         self._draw = draw
         properties = None if on_cpu else reference_client.properties
         self._room = int(properties["total_memory"] * BATCH_SHARE) if properties else BATCH_BYTES
+        self._on_cpu = on_cpu
         self._rule = "wrong-times" if on_cpu else "hidden-work"
         self._clock = OutsideClock(None if on_cpu else reference_client.idle, lambda: replayer.go(empty=True)[1])
         self._made: dict[int, int] = {}  # calls by seed
@@ -63,6 +64,8 @@ class ReplayTimer:
         except Failure as failure:
             failure.config = self._checked.config
             raise
+        if self._on_cpu:  # what it does between its own calls would slow the reference, which is timed next
+            self._replayer.pause()
         return taken
 
     def _add_batch(self, taken: Message, seed: int, left: int) -> None:

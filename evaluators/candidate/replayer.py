@@ -181,6 +181,11 @@ class Replayer(CandidateProcess):
             return self.compare_timed(reference_client, weights, seed, first, places)
         return verdict
 
+    def pause(self) -> None:
+        """Stop the process until the next request."""
+        if self._worker is not None:
+            self._worker.pause()
+
     def close(self) -> None:
         """End the process, and remove its files: at once, or soon."""
         if self._worker is not None:

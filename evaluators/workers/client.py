@@ -267,6 +267,7 @@ class Worker:
         self.inbox = inbox
         """Its input folder, read-only for it."""
         self._ended = False
+        self._paused = False
 
     def call(self, seconds: float, **request: Any) -> Message:
         """Send a request and wait for its response.
@@ -278,6 +279,7 @@ class Worker:
             raise DeviceError(ENDED)
         if self._ended:
             raise WorkerDied(None, "had ended before")
+        self._go_on()
         nonce, deadline = secrets.token_hex(8), time.monotonic() + seconds
         try:
             self._channel.send({**request, "nonce": nonce}, seconds)
@@ -307,6 +309,21 @@ class Worker:
         self._device_memory.forget(self.pid)
         self._channel.close()
         return code
+
+    def pause(self) -> None:
+        """Stop the process and all that it started until the next request: it gets no processor meanwhile."""
+        if not self._ended:
+            self._paused = True
+            self._signal(signal.SIGSTOP)
+
+    def _go_on(self) -> None:
+        if self._paused:
+            self._paused = False
+            self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        with contextlib.suppress(OSError):  # all of it has ended
+            os.killpg(self.pid, number)
 
     def kill(self) -> None:
         """Kill the process and its whole group, without waiting for that; `end` has to follow."""

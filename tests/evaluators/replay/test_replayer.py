@@ -73,6 +73,10 @@ class Batches:
         self.wrong = wrong
         self.counts: list[int] = []
         self.compared: list[int] = []
+        self.pauses = 0
+
+    def pause(self) -> None:
+        self.pauses += 1
 
     def bytes_of(self, number: int) -> int:
         return 1 << 20
@@ -111,6 +115,7 @@ def test_batches_have_random_lengths_and_a_quarter_of_their_results_is_compared(
     batches = Batches(really_ms=1.0)
     taken = timer(batches)(200)
     assert len(taken["samples_ms"]) == sum(batches.counts) and 150 <= sum(batches.counts) <= 250
+    assert batches.pauses == 1, "while the reference is timed"
     assert max(batches.counts) <= replay_timer.MOST_CALLS
     lengths = Batches(really_ms=1.0)
     take = timer(lengths)
