@@ -25,6 +25,7 @@ from .examples import Examples
 from .jobs import Job
 from .observers import Observer, RunObserver
 from .options.program import CompileOptions
+from .options.trust import TimingOptions
 from .proposers import RAG_K, quiet_libraries
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def run_compile(options: CompileOptions, observer: Observer) -> ProgramResult:
     silent = RunObserver()
     with (
         contextlib.closing(Transcript(folder.transcript)) as transcript,
-        Evaluators(device, 1) as evaluators,
+        Evaluators(device, 1, TimingOptions(quick=options.quick)) as evaluators,
         folder.workbenches(evaluators, silent) as workbench,
     ):
         models, improving = _models(options, choice, reflecting, transcript, tell)

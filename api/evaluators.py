@@ -168,7 +168,7 @@ class Evaluators:
             return SearchingSeveral(there, lambda: there)
         assert isinstance(evaluator, SeveralWorkloads) and isinstance(evaluator.first, LocalEvaluator)
         search = _search_settings([self._device], None, True)
-        settings = replace(self._settings, search=search)
+        settings = self._settings.searching(search)
         first = self._stack.enter_context(evaluator.first.beside(settings))
         another = self._another(first, settings)
         return SearchingSeveral(first, another, LocalEvaluator.prepare, side_by_side=self._device != CPU)

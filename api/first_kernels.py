@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -177,7 +177,7 @@ def _fastest_correct(
     problem: TorchProblem, variants: Sequence[PythonKernel], evaluator: LocalEvaluator
 ) -> PythonKernel | None:
     """Return the variant that is correct and the fastest in a quick evaluation; None where none is correct."""
-    quick = evaluator.beside(replace(evaluator.settings, search=SearchSettings()))
+    quick = evaluator.beside(evaluator.settings.searching(SearchSettings()))
     seen = zip(variants, quick.screen(problem, variants), strict=True)
     times = [(one.latency_ms, number) for number, (_, one) in enumerate(seen) if one.latency_ms is not None]
     return variants[min(times)[1]] if times else None

@@ -143,6 +143,7 @@ def _evaluator(scheduling: Scheduling, options: MlirOptions, processes: Processe
     search = search_settings(scheduling.device == "cpu", compilers)
     limits = Limits(compile_s=options.compile_limit)
     settings = Settings(limits=limits, sampling=FINALS, sandbox=options.sandbox, search=search)
+    settings = settings.quick() if options.quick else settings
     with IreeEvaluator(
         scheduling.device, options.chip or "", settings, label=scheduling.label, processes=processes
     ) as evaluator:

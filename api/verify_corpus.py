@@ -20,6 +20,7 @@ from .gemm import device_of
 from .jobs import at_workload
 from .observers import VerifyObserver
 from .options.corpus import VerifyOptions
+from .options.trust import TimingOptions
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def run_verify(options: VerifyOptions, observer: VerifyObserver) -> VerifyResult
     kernels: list[KernelResult] = []
     known = dict(read_gains(options.record)) if options.record else {}
     results: list[ExampleResult] = []
-    with local_evaluator(device) as evaluator:
+    with local_evaluator(device, TimingOptions(quick=options.quick)) as evaluator:
         for number, (backend, file) in enumerate(files, start=1):
             kernels.append(_verify_kernel(evaluator, backend, file, device))
             observer.kernel_verified(number, total, kernels[-1])

@@ -93,7 +93,8 @@ def sweep(options: argparse.Namespace) -> list[dict[str, Any]]:
         evaluator: LocalEvaluator | None = None
         try:
             for number, problem in enumerate(left, start=1):
-                evaluator = evaluator or LocalEvaluator(device, PRECISIONS[precision], cache_folder())
+                settings = PRECISIONS[precision].quick() if options.quick else PRECISIONS[precision]
+                evaluator = evaluator or LocalEvaluator(device, settings, cache_folder())
                 row = {"id": problem.id, "precision": precision, **evaluate(evaluator, problem, options.limit_s)}
                 rows.add(row)
                 print(f"{number}/{len(left)} {describe(row)}", flush=True)
@@ -137,6 +138,7 @@ def main() -> int:
     parser.add_argument("--output", type=Path, default=Path("kernelbench_sweep.jsonl"))
     parser.add_argument("--resume", action="store_true", help="leave out what the output has")
     parser.add_argument("--limit-s", type=int, default=600, help="seconds for one problem")
+    parser.add_argument("--quick", action="store_true", help="a first look: timings of 0.1 s, and no proof on a CPU")
     options = parser.parse_args()
     if options.limit_s < 1:
         parser.error("--limit-s: at least one second")

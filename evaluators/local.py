@@ -239,9 +239,9 @@ class LocalEvaluator:
         self.processes.start()
         reference_client = self.processes.reference_client(TorchProblem.of(problem))
         with self._bench.exclusive(reference_client):
-            return profile(
-                reference_client, self.device, self._memory, (*self.processes.server_pids, reference_client.pid)
-            )
+            ours = (*self.processes.server_pids, reference_client.pid)
+            heeds_load = self.settings.sampling.heeds_load
+            return profile(reference_client, self.device, self._memory, ours, heeds_load)
 
     def time_reference(self, problem: Problem) -> InterleavedTimes:
         """Time the reference without a candidate, interleaved with the baselines of the settings."""

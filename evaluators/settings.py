@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 
@@ -36,6 +36,10 @@ class Precision(StrEnum):
     """As PyTorch does by default: convolutions in TF32, on a GPU."""
 
 
+QUICK_S = 0.1
+"""Seconds of samples in a first look."""
+
+
 @dataclass(frozen=True)
 class Sampling:
     """When a timing is precise enough.
@@ -53,6 +57,19 @@ class Sampling:
     """The maximum of samples is taken in at least this many chunks, each of which has inputs of its own."""
     quiet_timeout_s: float = 10.0
     """Seconds to wait for other processes to leave the processor idle before timing once more."""
+    heeds_load: bool = True
+    """On a CPU, whether a timing is disturbed where other processes use the cores, or its median is uncertain."""
+
+    def quick(self) -> Sampling:
+        """Return a sampling of at most 0.1 s that takes no notice of other processes."""
+        return replace(
+            self,
+            seconds=min(self.seconds, QUICK_S),
+            min_samples=min(self.min_samples, 5),
+            max_samples=min(self.max_samples, 100),
+            quiet_timeout_s=0.0,
+            heeds_load=False,
+        )
 
 
 @dataclass(frozen=True)
@@ -140,9 +157,23 @@ class Settings:
     allow_torch: AllowTorch = AllowTorch.GLUE
     require_replay: bool = True
     """Whether a kernel counts only where its launches can be replayed without its Python; else it is unproven."""
+    replay_on_cpu: bool = True
+    """Whether launch plans are made on a CPU too, where each compiles the kernel's C code once more."""
     sandbox: Sandbox = Sandbox.AUTO
     search: SearchSettings | None = None
     """Evaluate configs for a search, without timing the reference; None evaluates each one fully."""
+
+    def quick(self) -> Settings:
+        """Return the settings of a first look: short timings beside whatever else runs, and on a CPU no launch plans,
+        so that a kernel counts as it is, unproven."""
+        quick = replace(self, sampling=self.sampling.quick(), replay_on_cpu=False, require_replay=False)
+        return quick.searching(self.search) if self.search else quick
+
+    def searching(self, search: SearchSettings) -> Settings:
+        """Return the settings of a search, whose trials heed other processes only where these settings do."""
+        if not self.sampling.heeds_load:
+            search = replace(search, sampling=search.sampling.quick())
+        return replace(self, search=search)
 
     @property
     def convolutions(self) -> Convolutions:

@@ -32,6 +32,7 @@ class Workshop:
         """By the name of the kernel, the latest last."""
         self._device = options.device
         self._sandbox = sandbox
+        self._quick = options.quick
         self._lock = anyio.Lock()
 
     def subject(
@@ -57,8 +58,8 @@ class Workshop:
 
     @property
     def measured(self) -> dict[str, Any]:
-        """The options of `api` that no call chooses: the device, and the sandbox. Guards are `api`'s default."""
-        return {"device": self._device, "sandbox": self._sandbox}
+        """The options of `api` that no call chooses: where, and how thoroughly. Guards are `api`'s default."""
+        return {"device": self._device, "sandbox": self._sandbox, "quick": self._quick}
 
     async def do(
         self, job: str, options: Mapping[str, Any], seconds: float, report: Report, kernel: str = "", run: str = ""

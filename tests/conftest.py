@@ -7,8 +7,8 @@ import itertools
 import os
 import shutil
 import signal
-import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,11 +17,9 @@ from kernelwright.core import Kernel, PythonKernel, Rejection, TorchProblem
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.settings import AllowTorch, Limits, Sampling, Sandbox, Settings
 
-from .beside import FOLDER, OWNER, example_vectors, measure_beside_others, share_gpus, start_warm
+from . import surroundings
 
-share_gpus()
-measure_beside_others()
-start_warm()
+OWN_FOLDER = surroundings.enter()
 # A shell that runs tests in its background has them ignore Ctrl-C, and so would every command that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -111,8 +109,10 @@ FAST = Settings(
     second_workload=False,
     checks=2,
     limits=Limits(compile_s=60, call_s=6, memory_gib=1.0, file_gib=0.25),
-    sampling=Sampling(seconds=0.03, min_samples=5, chunk_s=0.01, quiet_timeout_s=0.0),
-)
+    sampling=Sampling(seconds=0.03, chunk_s=0.01),
+).quick()
+PROVING = replace(FAST, replay_on_cpu=True, require_replay=True)
+"""With launch plans, which take as long as all else of an evaluation on a CPU: for tests of what they do."""
 
 
 @pytest.fixture(scope="session")
@@ -135,41 +135,63 @@ def torch_kernel(body: str, top: str = "") -> Kernel:
 
 
 _TESTS = itertools.count()
-
-LONG = (
-    "test_exploits.py", "test_triton_rules.py", "test_corpus.py", "test_ray.py", "test_guides.py",
-    "test_commands.py", "test_conversation.py", "test_triton_stream_rules.py", "test_docs.py", "test_rules.py",
-    "test_faults.py", "test_bring_back.py", "test_from_inductor.py", "test_attention.py", "test_tune_mlir.py",
-    "test_putting_back.py", "test_traces.py", "test_gemm.py", "test_convolutions.py", "test_tune_kernel.py",
-    "test_against.py", "test_triton_structure_rules.py", "test_search.py", "test_recorded_code.py",
-    "test_notebooks.py", "test_session.py", "test_gepa.py", "test_tilelang_cuda_rules.py", "test_fake_device.py",
-    "test_agent_compile.py", "test_report.py", "test_agreement.py", "test_processes.py", "test_memory.py",
-    "test_attention_turns.py", "test_first_step.py", "test_planted_key.py",
-)  # fmt: skip
-"""Files that take long come first: left for the end, one would keep a worker busy alone."""
+FOLDER = Path(__file__).parent
+SLOW = (
+    "agent/first_kernels/test_from_inductor.py",
+    "agent/prompt_optimization/test_gepa.py",
+    "agent/test_conversation.py",
+    "agent/test_tilelang_cuda_rules.py",
+    "agent/test_triton_rules.py",
+    "agent/test_triton_stream_rules.py",
+    "agent/test_triton_structure_rules.py",
+    "api/test_bring_back.py",
+    "benchmarks/",
+    "cli/test_agent_compile.py",
+    "cli/test_planted_key.py",
+    "corpus/functions/test_putting_back.py",
+    "corpus/test_attention.py",
+    "corpus/test_attention_turns.py",
+    "corpus/test_corpus.py",
+    "corpus/test_gemm.py",
+    "evaluators/compilation/test_fake_device.py",
+    "evaluators/kernelbench/",
+    "evaluators/reference/test_generated_codes.py",
+    "evaluators/remote/test_ray.py",
+    "evaluators/sandbox/",
+    "evaluators/test_faults.py",
+    "evaluators/test_memory.py",
+    "exploits/",
+    "prompts/test_guides.py",
+    "test_docs.py",
+    "test_notebooks.py",
+    "tuners/test_convolutions.py",
+)
+"""Files and folders of tests that `make test` leaves to `make test-all`, and does not import: interpreters over whole
+corpora, all cheats, what the documentation shows, and what starts many processes that import torch anew."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """One warm server for all workers of a run and the commands that they call."""
+    """One folder for all workers of a run and the commands that they call."""
     gc.disable()  # imports make many objects that stay: see `pytest_collection_finish`
-    if FOLDER in os.environ:
-        return
-    # Threads that wait for work must not spin: another worker measures on the same cores.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    # For each new folder of its cache Inductor compiles and imports a file per kind of vector instructions, to see
-    # whether the compiler has them: half of what a compilation takes, and the tests have many such folders.
-    os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
-    folder = Path(tempfile.mkdtemp(prefix="kernelwright-tests-"))
-    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
-    os.environ |= {FOLDER: str(folder), OWNER: str(os.getpid())}
-    # Neither the configuration of the person who runs them nor that person's key for journals is in a test.
-    os.environ |= {"XDG_CONFIG_HOME": str(folder / "config"), "XDG_STATE_HOME": str(folder / "state")}
+    if OWN_FOLDER is not None:
+        config.add_cleanup(lambda: shutil.rmtree(OWN_FOLDER, ignore_errors=True))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Importing what is deselected would take longer than many of the tests that are left."""
+    return True if config.option.markexpr == "not slow" and _is_slow(collection_path) else None
+
+
+def _is_slow(path: Path) -> bool:
+    name = path.relative_to(FOLDER).as_posix() + ("/" if path.is_dir() else "")
+    return name.startswith(SLOW)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long files come first; GPU tests are left out, and say so, where no CUDA device is."""
-    places = {name: place for place, name in enumerate(LONG)}
-    items.sort(key=lambda item: places.get(item.path.name, len(LONG)))
+    """What `SLOW` names is marked; GPU tests are left out, and say so, where no CUDA device is."""
+    for item in items:
+        if _is_slow(item.path):
+            item.add_marker("slow")
     if cuda_devices():
         return
     for item in items:
@@ -210,6 +232,13 @@ def evaluator() -> Iterator[LocalEvaluator]:
         yield shared
 
 
+@pytest.fixture(scope="session")
+def proving() -> Iterator[LocalEvaluator]:
+    """One that makes launch plans."""
+    with Unguarded(settings=PROVING) as shared:
+        yield shared
+
+
 @pytest.fixture(autouse=True)
 def _own_surroundings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = tmp_path_factory.getbasetemp() / "cache"
@@ -220,7 +249,7 @@ def _own_surroundings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyt
     monkeypatch.setenv("XDG_CONFIG_HOME", str(archive.with_suffix(".config")))
     if not cache.exists():  # the shipped examples are embedded once in a run: that takes seconds
         cache.mkdir()
-        (cache / "examples").symlink_to(example_vectors())
+        (cache / "examples").symlink_to(surroundings.example_vectors())
     # No test talks to a model of the person who runs it, or looks for prices on the network.
     for name in [name for name in os.environ if name.endswith("_API_KEY")]:
         monkeypatch.delenv(name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 from pathlib import Path
@@ -12,8 +11,6 @@ import typer
 import yaml
 from kernelwright.cli.main import app
 
-from .beside import with_launch_plans
-
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")])
 
@@ -21,9 +18,8 @@ PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_examples_run(page: Path) -> None:
     namespace: dict[str, object] = {}
-    with with_launch_plans() if page.name == "launch_plan.md" else contextlib.nullcontext():
-        for block in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
-            exec(compile(block, str(page), "exec"), namespace)
+    for block in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
+        exec(compile(block, str(page), "exec"), namespace)
 
 
 def anchors(page: Path) -> set[str]:

@@ -6,21 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from . import beside
 from .agent.history.recorded import RUN
 
 nbclient = pytest.importorskip("nbclient")
 nbformat = pytest.importorskip("nbformat")
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
-HURRIED = f"""
-import importlib.util
-spec = importlib.util.spec_from_file_location("beside", {beside.__file__!r})
-beside = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(beside)
-beside.measure_beside_others()
-beside.start_warm()
-"""
 SAMPLE = "../results/samples/cpu/agent"
 
 
@@ -52,7 +43,6 @@ def test_the_api_notebook_runs_on_the_package_alone() -> None:
     notebook = nbformat.read(NOTEBOOKS / "python_api.ipynb", as_version=4)
     code = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
     assert "from kernelwright" not in code and "import kernelwright\n" in code
-    notebook.cells.insert(0, nbformat.v4.new_code_cell(HURRIED))
     nbclient.NotebookClient(notebook, timeout=200, kernel_name="python3").execute(cwd=str(NOTEBOOKS))
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     shown = "\n".join(output["data"].get("text/plain", "") for output in outputs if "data" in output)

@@ -9,6 +9,7 @@ from pathlib import Path
 from ..observers import VerifyObserver
 from .groups import OUTPUT, WHERE, Backend, DeviceOptions
 from .option import Options, described, option
+from .trust import QuickOptions
 
 
 def require_folder(folder: Path | None) -> None:
@@ -20,7 +21,7 @@ def require_folder(folder: Path | None) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class VerifyOptions(DeviceOptions):
+class VerifyOptions(QuickOptions, DeviceOptions):
     """Check and measure the worked examples, and the shipped kernels."""
 
     examples: tuple[str, ...] = field(

@@ -8,7 +8,7 @@ from pathlib import Path
 from ..observers import MlirObserver
 from .groups import OUTPUT, WHERE, DeviceOptions, ResultOptions
 from .option import described, option
-from .trust import SandboxOptions
+from .trust import QuickOptions, SandboxOptions
 
 MODULE = "Module"
 SEARCH = "Search"
@@ -17,7 +17,7 @@ TRIALS = 64
 
 
 @dataclass(frozen=True, kw_only=True)
-class MlirOptions(SandboxOptions, ResultOptions, DeviceOptions):
+class MlirOptions(SandboxOptions, QuickOptions, ResultOptions, DeviceOptions):
     """Schedule the operations of an MLIR module that IREE compiles."""
 
     file: Path | None = field(

@@ -9,6 +9,7 @@ from pathlib import Path
 from ..observers import Observer
 from .groups import BUDGET, MODEL, OUTPUT, WHERE, Backend, BudgetOptions, DeviceOptions, ModelOptions, ResultOptions
 from .option import described, option
+from .trust import QuickOptions
 
 
 class Size(StrEnum):
@@ -20,7 +21,7 @@ class Size(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompileOptions(ResultOptions, BudgetOptions, ModelOptions, DeviceOptions):
+class CompileOptions(ResultOptions, BudgetOptions, ModelOptions, QuickOptions, DeviceOptions):
     """Improve the instructions that language models follow."""
 
     recorded: tuple[Path, ...] = field(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from .groups import OUTPUT, DeviceOptions
 from .option import option
+from .trust import QuickOptions
 
 LIMITS = "Limits"
 SERVER = "Server"
@@ -21,7 +22,7 @@ class Transport(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServerOptions(DeviceOptions):
+class ServerOptions(QuickOptions, DeviceOptions):
     """Serve coding agents."""
 
     root: Path = option(

@@ -52,7 +52,20 @@ class TrustOptions(SandboxOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProofOptions(TrustOptions):
+class QuickOptions(Options):
+    """How thoroughly kernels are evaluated."""
+
+    quick: bool = option(
+        False,
+        "A first look, as on a busy machine: timings of 0.1 s beside whatever else runs, and on a CPU no proof by "
+        "replayed launches, so a kernel counts though it is unproven.",
+        TRUST,
+        trusted=True,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProofOptions(TrustOptions, QuickOptions):
     """What proves a kernel."""
 
     require_replay: bool = option(
@@ -118,7 +131,7 @@ def settings_of(options: TrustOptions, settings: Settings) -> Settings:
     timed = options if isinstance(options, TimingOptions) else TimingOptions()
     compiled = isinstance(timed, TargetOptions) and timed.against is Against.COMPILE
     baselines = [*timed.baseline, *([Baseline.COMPILE] if compiled else [])]
-    return replace(
+    found = replace(
         settings,
         allow_torch=options.allow_torch,
         require_replay=not isinstance(options, ProofOptions) or options.require_replay,
@@ -128,3 +141,4 @@ def settings_of(options: TrustOptions, settings: Settings) -> Settings:
         baselines=tuple(dict.fromkeys(one.value for one in baselines)),
         required_baseline=Baseline.COMPILE.value if compiled else None,
     )
+    return found.quick() if isinstance(options, QuickOptions) and options.quick else found

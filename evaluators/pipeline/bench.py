@@ -59,6 +59,8 @@ class Bench:
         reference_client = self.processes.reference_client(problem)
         self.processes.load_languages(languages, kernel.language)
         reference_client.environment["sandbox"] = self.processes.sandbox_used
+        if not self._settings.sampling.heeds_load:
+            reference_client.environment["timing"] = "quick"
         return reference_client
 
     def exclusive(self, reference_client: ReferenceClient) -> contextlib.AbstractContextManager[None]:

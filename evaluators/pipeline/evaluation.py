@@ -202,9 +202,9 @@ class EvaluationPipeline:
         )
         bytes_moved = reference_client.counted["min_bytes"] - cache_bytes
         if bytes_moved > 0:
-            best = ceilings(
-                reference_client, self._device, self._memory, (*self._timer.server_pids, reference_client.pid)
-            )
+            ours = (*self._timer.server_pids, reference_client.pid)
+            heeds_load = self._settings.sampling.heeds_load
+            best = ceilings(reference_client, self._device, self._memory, ours, heeds_load)
             if (broken := impossible(timing.measurement.median_ms, bytes_moved, best)) is not None:
                 raise rejected(broken)
 

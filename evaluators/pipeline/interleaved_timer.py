@@ -138,7 +138,8 @@ class InterleavedTimer:
 
     def _key(self, reference_client: ReferenceClient, name: str) -> str:
         driver = None if self._on_cpu else driver_version()
-        return baseline_key(name, reference_client.problem, reference_client.environment, driver, self._settings.graph)
+        key = baseline_key(name, reference_client.problem, reference_client.environment, driver, self._settings.graph)
+        return key if self._settings.sampling.heeds_load else f"{key}, quick"
 
     def _overhead(self, reference_client: ReferenceClient) -> float:
         """Return the overhead of events in ms."""

@@ -66,6 +66,7 @@ class Verification(Pair):
         """Whether the kernel's launches can be recorded; what an interpreter runs has none."""
         target = self.client.kernel.target
         recorded = target in support_of(self.client.kernel.language).records
+        recorded = recorded and (self.settings.replay_on_cpu or not self.on_cpu)
         return recorded and (target is Target.CPU) == self.on_cpu and not self.quick
 
     def check(
@@ -105,8 +106,7 @@ class Verification(Pair):
         `Failure` for a plan that breaks a rule, and for a kernel that is not correct.
         """
         if not self.records:
-            where = "CPU" if self.on_cpu else "GPU"
-            reason = f"what {self.client.kernel.language.name} launches on a {where} is not recorded"
+            reason = self._not_recorded
             checked.replay = Replay(replayed=False, reason=reason)
             return None
         if (recorded := self._plans.record(checked)) is not None:
@@ -116,6 +116,13 @@ class Verification(Pair):
                 self.client.check_further(self.reference_client, checked, plan)
             self.release()
         return recorded
+
+    @property
+    def _not_recorded(self) -> str:
+        if self.on_cpu and not self.settings.replay_on_cpu:
+            return "a quick evaluation on a CPU makes no launch plan"
+        where = "CPU" if self.on_cpu else "GPU"
+        return f"what {self.client.kernel.language.name} launches on a {where} is not recorded"
 
     def timers(self, several: Sequence[VerifiedConfig]) -> list[Callable[[int], Message]]:
         """Return the candidates' timers."""

@@ -15,7 +15,9 @@ from ..timing.telemetry import driver_version
 from .client import ReferenceClient
 
 
-def profile(reference_client: ReferenceClient, device: str, memory: Path | None, ours: tuple[int, ...]) -> Profile:
+def profile(
+    reference_client: ReferenceClient, device: str, memory: Path | None, ours: tuple[int, ...], heeds_load: bool = True
+) -> Profile:
     """Let the reference worker count and measure. The load of the processes `ours` is not a disturbance.
 
     Ceilings are measured once per device and torch version, and cached in `memory`.
@@ -30,7 +32,7 @@ def profile(reference_client: ReferenceClient, device: str, memory: Path | None,
         eager_bytes=counted["eager_bytes"],
         operators=tuple(counted["operators"]),
         product=MatrixProduct(**product) if product else None,
-        ceilings=ceilings(reference_client, device, memory, ours),
+        ceilings=ceilings(reference_client, device, memory, ours, heeds_load),
         limits=_limits(properties) if properties else None,
         device=reference_client.environment["device"],
     )
@@ -48,11 +50,17 @@ def _limits(properties: dict[str, Any]) -> DeviceLimits:
     )
 
 
-def ceilings(reference_client: ReferenceClient, device: str, memory: Path | None, ours: tuple[int, ...]) -> Ceilings:
-    """Return the device's measured peak rates, from the cache in `memory` if this device and torch are in it."""
+def ceilings(
+    reference_client: ReferenceClient, device: str, memory: Path | None, ours: tuple[int, ...], heeds_load: bool = True
+) -> Ceilings:
+    """Return the device's measured peak rates, from the cache in `memory` if this device and torch are in it.
+
+    What was measured beside others, without `heeds_load`, is kept apart: it may be too low.
+    """
     environment = reference_client.environment
     rows = MATRIX_ROWS["cpu" if device == "cpu" else "cuda"]
     key = f"{environment['device']}, torch {environment['torch']}, {rows} rows, {', '.join(Ceilings.model_fields)}"
+    key += "" if heeds_load else ", quick"
     known = Cache(memory / "ceilings.json" if memory else None, Ceilings)
     if (before := known.get(key)) is not None:
         return before
@@ -61,7 +69,7 @@ def ceilings(reference_client: ReferenceClient, device: str, memory: Path | None
     with raised((reference_client.pid,)):
         answer = reference_client.call("ceilings")
     found = Ceilings(**{name: answer[name] for name in Ceilings.model_fields})
-    if device != "cpu" or (meter.other_cores() or 0.0) < tolerated_cores():
+    if device != "cpu" or not heeds_load or (meter.other_cores() or 0.0) < tolerated_cores():
         known.put(key, found)
     return found
 

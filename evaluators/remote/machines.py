@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Self
 
 from ..settings import Limits, SearchSettings, Settings
@@ -64,7 +63,7 @@ class Remote:
         A worker gets as many configs at a time as it has compilers: half as many where each choice depends on earlier
         results, and four times as many where it does not.
         """
-        return self.evaluator(replace(settings or Settings(), search=self._search(compilers, adaptive)))
+        return self.evaluator((settings or Settings()).searching(self._search(compilers, adaptive)))
 
     def _search(self, compilers: int | None, adaptive: bool) -> SearchSettings:
         return SearchSettings.of(compilers, self._cpus, self.device != CPU, adaptive)

@@ -42,17 +42,18 @@ class QuietTimer:
         `timed` are the processes that the timers run in, `others_of_ours` those whose load is the evaluator's own. What
         stays disturbed is the faster half of its samples. See `sampling.interleave` for the rest.
         """
+        heeds_load = self._on_cpu and sampling.heeds_load
         if self._on_cpu and len(timed) > 1:  # one process alone runs one kernel at a time
             timers = [_rested(timer, timed) for timer in timers]
-        quiet_timeout_s = sampling.quiet_timeout_s if self._on_cpu and self._disturbed < MAX_DISTURBED else 0.0
+        quiet_timeout_s = sampling.quiet_timeout_s if heeds_load and self._disturbed < MAX_DISTURBED else 0.0
         while True:
             self._meter.start((*others_of_ours, *timed))
             limit_ms = math.inf if prune_above_ms is None else prune_above_ms
             with raised(timed):
                 timings = interleave(timers, sampling, limit_ms, overhead_ms, watch)
-            others = self._meter.other_cores() if self._on_cpu else None
+            others = self._meter.other_cores() if heeds_load else None
             quiet = others is None or others < tolerated_cores()
-            if self._on_cpu and prune_above_ms is None:
+            if heeds_load and prune_above_ms is None:
                 quiet = quiet and all(timing.measurement.precision <= STEADY for timing in timings)
             if quiet or not (quiet_timeout_s and self._meter.wait_until_quiet(quiet_timeout_s)):
                 break

@@ -28,6 +28,7 @@ from .log import Log
 from .memory import DeviceMemory
 from .removal import remove_tree
 from .starter import STARTER
+from .warm_server import ForkedServer, forked_server
 
 ENDED = "the evaluation server ended (out of memory?); run again with `resume`"
 STUCK = "the evaluation server did not answer within {:g} s; run again with `resume`"
@@ -66,8 +67,10 @@ def start_server(
     environment: Mapping[str, str],
     channel: socket.socket,
     errors: IO[bytes],
-) -> subprocess.Popen[bytes]:
-    """The process of a server, `inside` a sandbox: tests replace this by a fork of one that is warm already."""
+) -> subprocess.Popen[bytes] | ForkedServer:
+    """Start the process of a server, `inside` a sandbox; or fork it from a warm one (see `warm_server`)."""
+    if not inside and (forked := forked_server(arguments[1:], environment, channel, errors)) is not None:
+        return forked
     return subprocess.Popen(
         # -P: a file of the user's that is called cuda.py or signal.py must not be imported for the library.
         [*inside, sys.executable, "-P", "-m", f"{__package__}.fork_server", *arguments],
@@ -100,7 +103,7 @@ class ForkServer:
         # What a kernel could print would end up in logs, journals and prompts.
         known = {**allowed_environment(os.environ), **import_path(), **environment}
 
-        def command() -> subprocess.Popen[bytes]:
+        def command() -> subprocess.Popen[bytes] | ForkedServer:
             with theirs:
                 return start_server(inside, [str(theirs.fileno()), *modules], known, theirs, self._errors)
 

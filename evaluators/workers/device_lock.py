@@ -17,8 +17,8 @@ from ...core import DeviceError
 from ...core.file_locks import EVERYBODY, try_lock, unlock
 from .lock_holders import Holder, holders_of
 
-FOLDER = Path(tempfile.gettempdir()) / "kernelwright-locks"
-"""One for all users of the machine."""
+VARIABLE = "KERNELWRIGHT_LOCKS"
+"""The variable that names another folder for the locks, as where containers share a device and not a /tmp."""
 REPORTED_AFTER_S = 20.0
 """How long is waited in silence."""
 POLL_S = 0.005
@@ -32,6 +32,12 @@ _passed: set[int] = set()
 """Processes that were waited for in vain; nobody waits for them again."""
 
 
+def lock_folder() -> Path:
+    """Return the folder of the locks, by default one for all users of the machine."""
+    named = os.environ.get(VARIABLE)
+    return Path(named) if named else Path(tempfile.gettempdir()) / "kernelwright-locks"
+
+
 class DeviceLock:
     """Held while a kernel is checked and timed: by one process, or by several that only check.
 
@@ -41,7 +47,7 @@ class DeviceLock:
     """
 
     def __init__(self, name: str, folder: Path | None = None) -> None:
-        self.path = (folder or FOLDER) / f"{re.sub(r'[^A-Za-z0-9.-]', '-', name)}.lock"
+        self.path = (folder or lock_folder()) / f"{re.sub(r'[^A-Za-z0-9.-]', '-', name)}.lock"
         self._file: int | None = None
         self._shared = False
 

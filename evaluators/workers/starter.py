@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import queue
-import subprocess
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from typing import Any, TypeVar
 
-_Asked = queue.SimpleQueue[tuple[Callable[[], subprocess.Popen[bytes]], Future[subprocess.Popen[bytes]]]]
+Process = TypeVar("Process")
+_Asked = queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]]
 
 
 class Starter:
@@ -22,9 +23,9 @@ class Starter:
         self._thread: threading.Thread | None = None
         self._asked: _Asked = queue.SimpleQueue()
 
-    def start(self, command: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
+    def start(self, command: Callable[[], Process]) -> Process:
         """Run `command` in that thread; return its result or raise its exception."""
-        started: Future[subprocess.Popen[bytes]] = Future()
+        started: Future[Process] = Future()
         with self._lock:
             if self._thread is None or not self._thread.is_alive():  # a fork of this process does not have it
                 self._asked = queue.SimpleQueue()

@@ -6,22 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 from kernelwright.agent.stopping import StoppingCriteria
 from kernelwright.core import Evaluation, Replay
 
-from ..beside import with_launch_plans
 from ..fakes import kernel
 from .made_up import Scripted, listed, run
 
 NOT = Replay(replayed=False, reason="reads values of a tensor into Python")
 WANTED = {"target_speedup": 2.0, "max_iterations": 2}
-
-
-@pytest.fixture(autouse=True)
-def as_shipped() -> Iterator[None]:
-    with with_launch_plans():
-        yield
 
 
 class Replaying(Scripted):

@@ -9,7 +9,6 @@ import pytest
 from kernelwright.core import Config, Evaluation, PythonKernel, Replay, SearchSpace
 from kernelwright.tuners.formats import read_recording
 
-from ..beside import with_launch_plans
 from ..conftest import TORCH_KERNEL
 from ..fakes import evaluation
 from .tunings import KERNEL, OTHER, OWN, timed, tuned
@@ -73,10 +72,9 @@ def test_texts_that_a_csv_cannot_hold(tmp_path: Path) -> None:
 
 def test_what_is_not_replayed_is_not_written_unless_the_caller_accepts_it(tmp_path: Path) -> None:
     alone = Replay(replayed=False, reason="reads values of a tensor into Python")
-    with with_launch_plans():
-        best = Evaluation(**{**dict(timed(OTHER, 1.0)), "replay": alone})
-        result = tuned(tmp_path, best, timed(Config(), 1.5))
-        assert (result.unproven, result.kernel_path) == (alone.why_not, None)
-        assert result.summary()["best"]["status"] == "unproven"
-        accepted = tuned(tmp_path, best.accepted(), timed(Config(), 1.5))
-        assert (accepted.unproven, accepted.kernel_path is None) == ("", False)
+    best = Evaluation(**{**dict(timed(OTHER, 1.0)), "replay": alone})
+    result = tuned(tmp_path, best, timed(Config(), 1.5))
+    assert (result.unproven, result.kernel_path) == (alone.why_not, None)
+    assert result.summary()["best"]["status"] == "unproven"
+    accepted = tuned(tmp_path, best.accepted(), timed(Config(), 1.5))
+    assert (accepted.unproven, accepted.kernel_path is None) == ("", False)

@@ -1,7 +1,6 @@
 """The sweep over a KernelBench checkout: every problem gets a row, a failure costs only itself, and it resumes.
 
-The first run starts cold, as everything does for a user: its servers import the libraries themselves. No run waits for
-other tests to leave the processor alone, which may take minutes.
+The first run starts cold, as everything does for a user: its servers import the libraries themselves.
 """
 
 from __future__ import annotations
@@ -11,18 +10,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from ..surroundings import WARM_SERVER
+
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "kernelbench_sweep.py"
-HURRIED = """
-import pathlib, runpy, sys
-sys.path.insert(0, sys.argv.pop(1))
-import beside
-beside.measure_beside_others()
-if sys.argv.pop(1) == "warm":
-    beside.start_warm()
-sys.argv.pop(0)
-sys.path.insert(0, str(pathlib.Path(sys.argv[0]).parent))
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
 PROBLEM = """
 import torch
 from torch import nn
@@ -50,21 +42,22 @@ PROBLEMS = {
 }
 
 
-def run(folder: Path, *arguments: str, start: str = "warm") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", HURRIED, str(Path(__file__).parents[1]), start, str(SCRIPT)]
-    command += ["--dataset", str(folder), "--device", "cpu", "--levels", "1,2"]
-    command += ["--precisions", "fp32"]
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, SCRIPT, "--dataset", str(folder), "--device", "cpu", "--levels", "1,2"]
+    command += ["--precisions", "fp32", "--quick"]
     return subprocess.run(
         [*command, "--output", str(folder / "rows.jsonl"), *arguments], capture_output=True, text=True, check=False
     )
 
 
-def test_three_problems_one_of_which_fails(tmp_path: Path) -> None:
+def test_three_problems_one_of_which_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, forward in PROBLEMS.items():
         path = tmp_path / "KernelBench" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(PROBLEM.format(forward=forward))
-    ran = run(tmp_path, start="cold")
+    with monkeypatch.context() as cold:
+        cold.delenv(WARM_SERVER)
+        ran = run(tmp_path)
     assert ran.returncode == 1, ran.stderr
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
     assert [(row["id"], row["status"]) for row in rows] == [

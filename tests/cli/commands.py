@@ -10,7 +10,7 @@ from click.testing import Result
 from kernelwright.cli.main import app
 from typer.testing import CliRunner
 
-from ..beside import KERNELWRIGHT
+from ..surroundings import KERNELWRIGHT
 
 SCALE = ("--problem", "level1/999_Scale.py", "--device", "cpu", "--sandbox", "none")
 """Options for the kernel that scales rows; without a sandbox one server is enough, and a command starts sooner."""

@@ -19,7 +19,7 @@ from kernelwright.core.files import archive_path
 from kernelwright.core.journal import of
 from kernelwright.corpus import list_problems
 
-from ..beside import KERNELWRIGHT
+from ..surroundings import KERNELWRIGHT
 from .commands import SCALE, kernelwright
 
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from ..agent.conversations.telling import READY, analysis, changed, submit
-from ..beside import FOLDER
 from ..conftest import SCALE_KERNEL, SCALE_PROBLEM
 from ..openai_server import Fail, OpenAIServer, Recorded
+from ..surroundings import WARM_SERVER
 
 STEPS = (
     READY,
@@ -69,7 +69,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Planted:
     places = {name: folder / name for name in ("KERNELWRIGHT_CACHE", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "TMPDIR")}
     for place in places.values():
         place.mkdir()
-    own = {name: value for name, value in os.environ.items() if name not in (FOLDER, "KERNELWRIGHT_ARCHIVE")}
+    own = {name: value for name, value in os.environ.items() if name not in (WARM_SERVER, "KERNELWRIGHT_ARCHIVE")}
     environment = {**own, **{name: str(path) for name, path in places.items()}, "OPENAI_API_KEY": key}
     command = [sys.executable, "-P", "-m", "kernelwright", "optimize", "--kernel", "1_999.py", "--device", "cpu"]
     command += ["--problem", "999_Scale.py", "--max-iterations", "1", "--verbose", "--model", "openai/planted"]

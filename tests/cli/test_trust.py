@@ -13,8 +13,8 @@ from kernelwright.cli.main import app
 from kernelwright.core.files import config_folder
 from typer.testing import CliRunner
 
-from ..beside import KERNELWRIGHT
 from ..openai_server import Fail, OpenAIServer, Text
+from ..surroundings import KERNELWRIGHT
 from .commands import kernelwright, refused
 
 KEY = "sk-planted-0123456789abcdef"

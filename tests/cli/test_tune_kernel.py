@@ -13,11 +13,10 @@ from pathlib import Path
 import pytest
 from kernelwright.core import PythonKernel
 from kernelwright.core.space_inference import declared_space
-from kernelwright.evaluators.workers.device_lock import FOLDER as DEVICE_LOCKS
 from kernelwright.tuners.formats import read_recording
 
-from ..beside import KERNELWRIGHT
 from ..conftest import SCALE_KERNEL, TORCH_KERNEL
+from ..surroundings import KERNELWRIGHT
 from .commands import SCALE, kernelwright, refused
 from .tuning import SPACE, Finished, journal_in, trials_in, tune
 
@@ -174,4 +173,4 @@ def test_without_resume_the_earlier_journal_is_set_aside(finished: Finished, tmp
     assert run.returncode == 130, errors
     assert errors.strip().endswith("interrupted; the same command with --resume goes on from here")
     assert aside.read_bytes() == before
-    assert {path.name for path in temporary.iterdir()} <= {DEVICE_LOCKS.name}
+    assert {path.name for path in temporary.iterdir()} <= {"kernelwright-locks"}

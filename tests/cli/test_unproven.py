@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from kernelwright.cli.evaluate import comparison_table, describe_evaluation
 from kernelwright.core import Config, Evaluation, Replay
 from kernelwright.mcp_server.results.verdict import Verdict
 
-from ..beside import with_launch_plans
 from ..conftest import TORCH_KERNEL
 from ..fakes import evaluation, kernel
 from .commands import SCALE, kernelwright
@@ -22,9 +20,8 @@ WHY = "reads values of a tensor into Python"
 
 
 @pytest.fixture(autouse=True)
-def as_shipped() -> Iterator[None]:
-    with with_launch_plans():
-        yield
+def in_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KERNELWRIGHT_QUICK")
 
 
 @pytest.fixture
@@ -45,6 +42,14 @@ def test_evaluate_says_so_unless_the_user_accepts_it(reading: Path) -> None:
     found = json.loads(run.stdout)
     assert (run.returncode, found["status"], found["message"]) == (0, "ok", ""), run.stderr
     assert found["replay"]["accepted"] is True and WHY in found["replay"]["reason"]
+
+
+def test_a_quick_look_accepts_it_and_says_that_it_was_one(reading: Path) -> None:
+    command = ("evaluate", "-k", reading, *SCALE, "--workload", "tiny", "--allow-torch", "all", "--quick", "--json")
+    run = kernelwright(*command, cwd=reading.parent)
+    found = json.loads(run.stdout)
+    assert (run.returncode, found["status"], found["environment"]["timing"]) == (0, "ok", "quick"), run.stderr
+    assert found["replay"]["accepted"] is True and found["replay"]["reason"].startswith("a quick evaluation on a CPU")
 
 
 @pytest.mark.parametrize(

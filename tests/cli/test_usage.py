@@ -10,7 +10,6 @@ import pytest
 from kernelwright.cli.main import app
 from typer.testing import CliRunner
 
-from ..beside import KERNELWRIGHT
 from ..conftest import SCALE_KERNEL, SCALE_PROBLEM
 from .commands import SCALE, kernelwright, refused, refused_here
 
@@ -134,7 +133,7 @@ def test_a_full_disk_is_one_line(kernel_file: Path) -> None:
     program = (
         "import resource, signal, sys; del sys.argv[0]; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
         "resource.setrlimit(resource.RLIMIT_FSIZE, (6000, resource.RLIM_INFINITY)); "
-        "import runpy; runpy.run_path(sys.argv[0], run_name='__main__')"
+        "import runpy; runpy.run_module('kernelwright', run_name='__main__', alter_sys=True)"
     )
     run = subprocess.run(
         [
@@ -142,7 +141,7 @@ def test_a_full_disk_is_one_line(kernel_file: Path) -> None:
             "-P",
             "-c",
             program,
-            KERNELWRIGHT[-1],
+            "kernelwright",
             "optimize",
             "--kernel",
             str(kernel_file),

@@ -14,9 +14,9 @@ from kernelwright.core.languages import TILELANG, TRITON
 from kernelwright.corpus import find_kernel, load_examples
 from kernelwright.rag import ExampleRetriever
 
-from ..beside import example_vectors
 from ..rag.kernels import RELU, example
 from ..rag.models import embedder
+from ..surroundings import example_vectors
 
 Maker = Callable[[Sequence[WorkedExample]], Retriever]
 MAKERS: dict[str, Maker] = {

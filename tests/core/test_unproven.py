@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,17 +9,10 @@ from kernelwright.core import Config, Evaluation, EvaluationSummary, Metrics, Re
 from kernelwright.core.workload_rows import merged
 from pydantic import ValidationError
 
-from ..beside import with_launch_plans
 from ..fakes import evaluation, kernel
 
 WHY = "reads values of a tensor into Python"
 ALONE = Replay(replayed=False, reason=WHY)
-
-
-@pytest.fixture(autouse=True)
-def as_shipped() -> Iterator[None]:
-    with with_launch_plans():
-        yield
 
 
 def judged(replay: Replay | None, **more: Any) -> Evaluation:

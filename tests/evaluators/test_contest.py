@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,16 +10,14 @@ from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.several_workloads import JudgingSeveral
 from kernelwright.evaluators.workers.client import Worker
 
-from ..beside import with_launch_plans
 from ..conftest import torch_kernel
 
 READS = "float(x[0, 0])\n        return x * self.weight"
 
 
-@pytest.fixture(autouse=True)
-def launch_plans() -> Iterator[None]:
-    with with_launch_plans():
-        yield
+@pytest.fixture
+def evaluator(proving: LocalEvaluator) -> LocalEvaluator:
+    return proving
 
 
 def changed(kernel: Kernel, old: str, new: str) -> PythonKernel:

@@ -14,7 +14,6 @@ from kernelwright.core import Config, Evaluation, Kernel, Problem, ProblemError,
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.settings import Sampling, SearchSettings
 from kernelwright.evaluators.timing.sampling import PRUNE_AFTER
-from kernelwright.evaluators.workers import device_lock
 from kernelwright.evaluators.workers.device_lock import DeviceLock
 
 from ..conftest import FAST, SCALE_KERNEL, Unguarded, torch_kernel
@@ -273,7 +272,7 @@ def test_what_compiles_while_it_runs_has_a_compile_time(searching: LocalEvaluato
 def test_a_measurement_waits_for_the_device(
     searching: LocalEvaluator, scale_problem: Problem, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(device_lock, "FOLDER", tmp_path)
+    monkeypatch.setenv("KERNELWRIGHT_LOCKS", str(tmp_path))
     list(searching.evaluate(scale_problem, REPEATED, [Config({"REPEAT": 1})]))
     (path,) = tmp_path.glob("*.lock")
     measured = threading.Event()

@@ -10,7 +10,7 @@ from kernelwright.api.options.server import ServerOptions
 from kernelwright.mcp_server.server import Server, build
 from mcp.client.stdio import StdioServerParameters
 
-from ..beside import KERNELWRIGHT
+from ..surroundings import KERNELWRIGHT
 
 
 def server(root: Path, **options: Any) -> Server:

@@ -16,7 +16,6 @@ from kernelwright.evaluators.kernelbench.precision import Precision
 from kernelwright.evaluators.kernelbench.result import KernelBenchResult
 from kernelwright.evaluators.pipeline.processes import Processes
 from kernelwright.evaluators.settings import Limits
-from kernelwright.evaluators.workers import device_lock
 
 from .conftest import Case, Recompute
 
@@ -93,7 +92,7 @@ def test_it_agrees_with_a_recomputation(
     processes: Processes, recompute: Recompute, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # It is not the times that are looked at, so there is no need to wait for other tests that measure.
-    monkeypatch.setattr(device_lock, "FOLDER", tmp_path)
+    monkeypatch.setenv("KERNELWRIGHT_LOCKS", str(tmp_path))
     chosen = cases()
     findings = recompute(chosen)
     settings = KernelBenchSettings(perf_trials=0)

@@ -17,8 +17,7 @@ from kernelwright.evaluators.reference.client import ReferenceClient
 from kernelwright.evaluators.workers.client import ForkServer, Worker, WorkerDied
 from kernelwright.evaluators.workers.device_lock import DeviceLock
 
-from ...beside import with_launch_plans
-from ...conftest import FAST, SCALE_KERNEL, Unguarded, torch_kernel
+from ...conftest import FAST, PROVING, SCALE_KERNEL, Unguarded, torch_kernel
 from ..device_access import is_exclusive, is_held
 from ..test_search import SEARCHING
 
@@ -91,11 +90,10 @@ MEASURED = ("time", "time_baseline", "hand_calls", "ceilings", "candidate time",
 
 
 def test_checks_share_a_gpu_that_is_large_enough_and_what_is_timed_has_it_alone(
-    evaluator: LocalEvaluator, seen: Seen, scale_problem: TorchProblem, scale_kernel: Kernel
+    proving: LocalEvaluator, seen: Seen, scale_problem: TorchProblem, scale_kernel: Kernel
 ) -> None:
-    as_on_a_gpu(evaluator, seen, ENOUGH_BYTES)
-    with with_launch_plans():
-        (found,) = evaluator.evaluate(scale_problem, scale_kernel, [Config()])
+    as_on_a_gpu(proving, seen, ENOUGH_BYTES)
+    (found,) = proving.evaluate(scale_problem, scale_kernel, [Config()])
     assert found.ok and found.replay is not None and found.replay.replayed
     assert {op for op in MEASURED if seen.locked[op]} >= {"time", "hand_calls", "candidate profile"}
     assert not any(seen.shared[op] or seen.free[op] for op in MEASURED)
@@ -105,13 +103,13 @@ def test_checks_share_a_gpu_that_is_large_enough_and_what_is_timed_has_it_alone(
 
 
 def test_a_check_gives_way_between_its_steps(
-    evaluator: LocalEvaluator,
+    proving: LocalEvaluator,
     seen: Seen,
     scale_problem: TorchProblem,
     scale_kernel: Kernel,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    as_on_a_gpu(evaluator, seen, ENOUGH_BYTES)
+    as_on_a_gpu(proving, seen, ENOUGH_BYTES)
     gave_way: Counter[str] = Counter()
     last = ""
 
@@ -122,8 +120,7 @@ def test_a_check_gives_way_between_its_steps(
 
     monkeypatch.setattr(seen, "note", partial(noting, seen.note))
     monkeypatch.setattr(DeviceLock, "give_way", lambda lock: gave_way.update([last]))
-    with with_launch_plans():
-        (found,) = evaluator.evaluate(scale_problem, scale_kernel, [Config()])
+    (found,) = proving.evaluate(scale_problem, scale_kernel, [Config()])
     assert found.ok
     assert gave_way["check"] >= 3, "between the comparisons of a launch plan"
     assert len(gave_way) >= 6, "and between the stages"
@@ -186,20 +183,18 @@ def test_a_check_at_other_sizes_that_finds_too_little_memory_beside_others_is_do
 ) -> None:
     little = "forward(self, x):\n        if len(x) == 4:\n            raise RuntimeError('CUDA out of memory')"
     kernel = PythonKernel.parse(SCALE_KERNEL.replace("forward(self, x):", little))
-    with Unguarded(settings=replace(FAST, second_workload=True)) as evaluator:
+    with Unguarded(settings=replace(PROVING, second_workload=True)) as evaluator:
         as_on_a_gpu(evaluator, seen, ENOUGH_BYTES)
-        with with_launch_plans():
-            (found,) = evaluator.evaluate(scale_problem, kernel, [Config()])
+        (found,) = evaluator.evaluate(scale_problem, kernel, [Config()])
     assert found.ok and found.second_workload is not None and "out of memory" in found.second_workload.message
     assert seen.shared["resize"] and seen.locked["resize"]
 
 
 def test_a_plan_is_compiled_while_others_measure(
-    evaluator: LocalEvaluator, seen: Seen, scale_problem: TorchProblem, scale_kernel: Kernel
+    proving: LocalEvaluator, seen: Seen, scale_problem: TorchProblem, scale_kernel: Kernel
 ) -> None:
-    as_on_a_gpu(evaluator, seen)
-    with with_launch_plans():
-        (found,) = evaluator.evaluate(scale_problem, scale_kernel, [Config()])
+    as_on_a_gpu(proving, seen)
+    (found,) = proving.evaluate(scale_problem, scale_kernel, [Config()])
     assert found.ok and found.replay is not None and found.replay.replayed
     assert {"plan compiling", "replay check"} <= set(found.stages)
     assert {op: seen.free[op] for op in PLANS if seen.free[op]} == {"candidate load_plan": 1}
@@ -208,13 +203,13 @@ def test_a_plan_is_compiled_while_others_measure(
 
 
 def test_the_device_is_taken_again_where_a_plan_ends_the_process(
-    evaluator: LocalEvaluator,
+    proving: LocalEvaluator,
     seen: Seen,
     scale_problem: TorchProblem,
     scale_kernel: Kernel,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    as_on_a_gpu(evaluator, seen)
+    as_on_a_gpu(proving, seen)
     call = Worker.call
 
     def dies(self: Worker, seconds: float, **request: Any) -> Any:
@@ -223,18 +218,16 @@ def test_the_device_is_taken_again_where_a_plan_ends_the_process(
         return call(self, seconds, **request)
 
     monkeypatch.setattr(Worker, "call", dies)
-    with with_launch_plans():
-        (found,) = evaluator.evaluate(scale_problem, scale_kernel, [Config()])
+    (found,) = proving.evaluate(scale_problem, scale_kernel, [Config()])
     assert found.status is Status.CRASHED and "SIGSEGV" in found.message
     assert seen.access is not None and not is_exclusive(seen.access)
 
 
 def test_on_a_cpu_nobody_measures_while_a_plan_is_compiled(
-    evaluator: LocalEvaluator, seen: Seen, scale_problem: TorchProblem, scale_kernel: Kernel
+    proving: LocalEvaluator, seen: Seen, scale_problem: TorchProblem, scale_kernel: Kernel
 ) -> None:
-    seen.access = evaluator._bench._access
-    with with_launch_plans():
-        (found,) = evaluator.evaluate(scale_problem, scale_kernel, [Config()])
+    seen.access = proving._bench._access
+    (found,) = proving.evaluate(scale_problem, scale_kernel, [Config()])
     assert found.ok and (seen.free["candidate load_plan"], seen.locked["candidate load_plan"]) == (0, 1)
 
 

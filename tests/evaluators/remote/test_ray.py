@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -21,20 +20,16 @@ from kernelwright.core import (
     TorchProblem,
     Trial,
 )
-from kernelwright.evaluators.remote import ray_cluster
 from kernelwright.evaluators.remote.evaluator import RemoteEvaluator
 from kernelwright.evaluators.remote.ray_cluster import RayCluster, check_versions
 from kernelwright.evaluators.remote.ray_connection import connect
-from kernelwright.evaluators.remote.ray_worker import RayWorker
 from kernelwright.evaluators.remote.worker_host import versions
 from kernelwright.evaluators.settings import Sampling, SearchSettings
 from kernelwright.tuners import catalogue
 from kernelwright.tuners.search import FINAL, SEARCHED, Progress, Search
 
-from ... import beside
 from ...conftest import FAST, SCALE_PROBLEM
 
-BESIDE = beside.__file__
 cluster_utils = pytest.importorskip("ray.cluster_utils")
 
 QUICK = Sampling(seconds=0.03, min_samples=5, max_samples=20, chunk_s=0.002, quiet_timeout_s=0.0)
@@ -54,29 +49,9 @@ def nodes() -> Iterator[Any]:
     cluster.shutdown()
 
 
-class WarmWorker(RayWorker):
-    """Its servers are forked from the one that has the libraries imported, as those of the tests' own process."""
-
-    def __init__(self, device: str) -> None:
-        import importlib.util
-
-        spec = importlib.util.spec_from_file_location("beside", BESIDE)
-        assert spec is not None and spec.loader is not None
-        found = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(found)
-        found.start_warm()
-        super().__init__(device)
-
-
 @pytest.fixture(scope="module")
-def workers(nodes: Any) -> Iterator[RayCluster]:
-    beside.warm_up()  # not on a node, with which it would be killed
-    pickling = pytest.importorskip("ray.cloudpickle")
-    pickling.register_pickle_by_value(sys.modules[__name__])  # a node cannot import this file
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ray_cluster, "RayWorker", WarmWorker)
-        yield RayCluster(nodes.address, "cpu", SEARCH, wait_s=60)
-    pickling.unregister_pickle_by_value(sys.modules[__name__])
+def workers(nodes: Any) -> RayCluster:
+    return RayCluster(nodes.address, "cpu", SEARCH, wait_s=60)
 
 
 @pytest.fixture(scope="module")

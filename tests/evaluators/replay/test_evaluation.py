@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -11,14 +10,12 @@ from kernelwright.evaluators.candidate.verified import RecordedPlan, VerifiedCon
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.pipeline.launch_plans import LaunchPlans
 
-from ...beside import with_launch_plans
 from ...conftest import torch_kernel
 
 
-@pytest.fixture(autouse=True)
-def launch_plans() -> Iterator[None]:
-    with with_launch_plans():
-        yield
+@pytest.fixture
+def evaluator(proving: LocalEvaluator) -> LocalEvaluator:
+    return proving
 
 
 def test_a_kernel_is_timed_when_its_process_has_ended(

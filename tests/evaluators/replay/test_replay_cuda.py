@@ -11,8 +11,6 @@ from kernelwright.core import Config, PythonKernel, Status
 from kernelwright.corpus import find_problem
 from kernelwright.evaluators.local import LocalEvaluator
 
-from ...beside import with_launch_plans
-
 DESCRIPTOR = """
 import torch
 import triton
@@ -39,8 +37,7 @@ class ModelNew(nn.Module):
 @pytest.mark.gpu
 @pytest.mark.parametrize("backend", ["triton", "tilelang"])
 def test_a_saved_plan_runs_alone_and_as_a_graph(tmp_path: Path, backend: str) -> None:
-    with with_launch_plans():
-        result = kernelwright.plan("level1/1_23", device="cuda", workload="tiny", backend=backend, save_plan=tmp_path)
+    result = kernelwright.plan("level1/1_23", device="cuda", workload="tiny", backend=backend, save_plan=tmp_path)
     assert result.replayed and result.plan is not None, result.remark
     layout = result.plan.layouts[0]
     x = torch.randn(layout.shape, device="cuda")
@@ -54,7 +51,7 @@ def test_a_saved_plan_runs_alone_and_as_a_graph(tmp_path: Path, backend: str) ->
 @pytest.mark.gpu
 def test_tensor_descriptors_of_the_host_are_replayed() -> None:
     kernel = PythonKernel.parse(DESCRIPTOR, "descriptor.py")
-    with with_launch_plans(), LocalEvaluator("cuda") as evaluator:
+    with LocalEvaluator("cuda") as evaluator:
         (found,) = evaluator.evaluate(find_problem("level1/1_19").read().at("tiny"), kernel, [Config()])
     assert found.status is Status.OK, found.message
     assert found.replay is not None and found.replay.replayed, found.replay

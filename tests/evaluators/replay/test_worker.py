@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +18,13 @@ from kernelwright.evaluators.workers.channel import Channel
 from kernelwright.evaluators.workers.client import ForkServer, Worker
 from kernelwright.evaluators.workers.handover import Handover
 
-from ...beside import with_launch_plans
-
 LAYOUT = TensorLayout(shape=(4,), strides=(1,), dtype="float32")
 REPLAYS = ("load_plan", "prepare", "go", "outputs", "operators")
 
 
-@pytest.fixture(autouse=True)
-def launch_plans() -> Iterator[None]:
-    with with_launch_plans():
-        yield
+@pytest.fixture
+def evaluator(proving: LocalEvaluator) -> LocalEvaluator:
+    return proving
 
 
 def test_it_has_neither_problem_nor_seeds(

@@ -28,7 +28,7 @@ def evaluator() -> Iterator[Unguarded]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in PLANTED.items():
             patch.setenv(name, value)
-        patch.delenv("KERNELWRIGHT_WARM_SERVER", raising=False)
+        patch.delenv("KERNELWRIGHT_WARM_SERVER")
         evaluator = Unguarded(settings=FAST)
         evaluator.processes.start()
     with evaluator:

@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 from kernelwright.evaluators.pipeline.interleaved_timer import InterleavedTimer
 from kernelwright.evaluators.settings import Sampling, Settings
-from kernelwright.evaluators.timing import quiet
 from kernelwright.evaluators.timing.contention import LoadMeter
 from kernelwright.evaluators.workers.channel import Message
 
 from ...fakes import PROBLEM
 
 
-@pytest.mark.parametrize(("stalled", "contention"), [([], None), ([24.0, 24.0], 0.0)])
+@pytest.mark.parametrize(
+    ("stalled", "quick", "contention"), [([], False, None), ([24.0, 24.0], False, 0.0), ([24.0, 24.0], True, None)]
+)
 def test_a_reference_that_stalls_now_and_then_marks_the_timing(
-    stalled: list[float], contention: float | None, monkeypatch: pytest.MonkeyPatch
+    stalled: list[float], quick: bool, contention: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(LoadMeter, "other_cores", lambda self: 0.0)
-    monkeypatch.setattr(quiet, "STEADY", 0.1)
     of_reference = cycle([1.0, 1.1, 1.0, *stalled])
 
     def timer(times: Any) -> Any:
@@ -41,6 +41,7 @@ def test_a_reference_that_stalls_now_and_then_marks_the_timing(
     processes: Any = SimpleNamespace(server_pids=())
     measuring = InterleavedTimer("cpu", Settings(), processes, None)
     sampling = Sampling(max_samples=40, seconds=0.05, quiet_timeout_s=0.0)
+    sampling = sampling.quick() if quick else sampling
     found = measuring.time(client, [timer(cycle([0.5, 0.51]))], os.getpid(), lambda: iter(count()), sampling)
     assert found.contention == contention
     assert found.reference is not None

@@ -36,8 +36,8 @@ from kernelwright.evaluators.sandbox.containment import Containment
 from kernelwright.evaluators.settings import Sandbox
 from kernelwright.evaluators.workers.client import ForkServer, Worker, start_server
 
-from ...beside import FOLDER
 from ...conftest import FAST
+from ...surroundings import WARM_SERVER
 
 Result = TypeVar("Result")
 
@@ -184,7 +184,7 @@ def test_a_worker_of_a_server_that_replaced_another_has_the_languages_before_it_
     scale_problem: TorchProblem, scale_kernel: PythonKernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """TileLang replaces `sys.excepthook`: imported by the kernel, that would be its fault."""
-    monkeypatch.delenv(FOLDER, raising=False)  # cold servers, which have imported only what they were told to
+    monkeypatch.delenv(WARM_SERVER, raising=False)  # cold servers, which have imported only what they were told to
     processes = Processes("cpu", FAST.limits)
     try:
         processes.load_languages(languages_of(scale_kernel), scale_kernel.language)
