@@ -1,4 +1,5 @@
-# optimize: set up what that needs, then make the demo kernel faster.   test: set up the rest, then run the tests.
+# optimize: set up what that needs, then make the demo kernel faster.
+# test: set up the rest, then run what a developer runs.   test-all: all tests.   check: what CI runs.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -7,7 +8,7 @@ COMPLETE := $(VENV)/.complete
 # Of pyproject.toml: what the tests need beside what `optimize` does.
 EXTRAS := dev,iree,llm,mcp,notebooks,plots,rag,ray,remote,triton
 
-.PHONY: setup setup-all optimize test check format docs clean
+.PHONY: setup setup-all optimize test test-all lint check format docs clean
 
 setup: $(READY)
 
@@ -34,16 +35,24 @@ $(COMPLETE): $(READY)
 optimize: $(READY)
 	$(BIN)/optimize --kernel level1/1_94.py --target-speedup 1.3
 
-test: $(COMPLETE)
-	$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder
+# Tests wait for processes that they start: one worker more than CI has cores.
+WORKERS ?= 3
+PYTEST := $(BIN)/pytest -q -n $(WORKERS) --dist worksteal
 
-check: $(COMPLETE)
+test: $(COMPLETE)
+	$(PYTEST) -m "not slow"
+
+test-all: $(COMPLETE)
+	$(PYTEST)
+
+lint: $(COMPLETE)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/vulture
 	cd $(VENV)/link && MYPYPATH="$(CURDIR)/$(VENV)/link" "$(CURDIR)/$(BIN)/mypy" --config-file "$(CURDIR)/pyproject.toml" -p kernelwright
 	PYTHONPATH=$(VENV)/link $(BIN)/lint-imports
-	$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder
+
+check: lint test-all
 
 format: $(COMPLETE)
 	$(BIN)/ruff check --fix .
