@@ -1,18 +1,19 @@
 """Rewrite rules on a kernel's syntax tree, each with the preconditions under which it preserves the result."""
 
-from .fuse import Fuse
-from .launch import LaunchParameters
-from .licm import Licm
-from .loop_order import LoopOrder
-from .partial_accumulators import PartialAccumulators
-from .register_tile import RegisterTile
-from .relaxed_math import RelaxedMath
+from .launch_parameters import LaunchParameters
 from .rule import Machine, Rewritten, Rule
-from .split_grid import SplitGrid
-from .swizzle import Swizzle
+from .tilelang_cpu.fuse import Fuse
+from .tilelang_cpu.licm import Licm
+from .tilelang_cpu.loop_order import LoopOrder
+from .tilelang_cpu.partial_accumulators import PartialAccumulators
+from .tilelang_cpu.register_tile import RegisterTile
+from .tilelang_cpu.relaxed_math import RelaxedMath
+from .tilelang_cpu.split_grid import SplitGrid
+from .tilelang_cpu.unroll_and_jam import UnrollAndJam
 from .tilelang_cuda.keep_row import KeepRow
 from .tilelang_cuda.product_schedule import ProductSchedule
 from .tilelang_cuda.split_products import SplitProducts, SplitProductsTf32
+from .tilelang_cuda.swizzle import Swizzle
 from .triton.channels_last import ChannelsLast
 from .triton.constant_sizes import ConstantSizes
 from .triton.dropped_tiles import DroppedTiles
@@ -37,7 +38,6 @@ from .triton.split_rows import SplitRows
 from .triton.tensor_descriptors import TensorDescriptors
 from .triton.wide_streams import WideStreams
 from .triton.wide_tiles import WideTiles
-from .unroll_and_jam import UnrollAndJam
 
 RULES: tuple[Rule, ...] = (
     SplitGrid(),

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 import libcst as cst
 
-from ...core import Parameter, PythonKernel, SearchSpace, Target
-from ...core.languages import TILELANG
-from .source import names, parse
+from ...core import Parameter, PythonKernel, SearchSpace
 
 
 @dataclass(frozen=True)
@@ -53,24 +50,6 @@ class Rule(Protocol):
     def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
         """Return the rewritten kernel, or None where a precondition does not hold."""
         ...
-
-
-def is_cpu_tilelang(kernel: PythonKernel) -> bool:
-    """Return whether the kernel is TileLang for the CPU."""
-    return kernel.language == TILELANG and kernel.target is Target.CPU
-
-
-def tree_and_names(kernel: PythonKernel) -> tuple[cst.Module, set[str]]:
-    """Return the syntax tree and all names that it uses."""
-    module, found = _parsed(kernel.source)
-    return module, set(found)
-
-
-@functools.lru_cache(maxsize=64)
-def _parsed(source: str) -> tuple[cst.Module, frozenset[str]]:
-    """Trees do not change, and every rule reads the same kernel's."""
-    module = parse(source)
-    return module, frozenset(names(module))
 
 
 def with_source(kernel: PythonKernel, module: cst.Module) -> PythonKernel:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import libcst as cst
 
 from ....core import Parameter, PythonKernel
-from ..rule import Machine, Rewritten, tree_and_names, with_source
-from ..source import Statement, fresh, names, statements
-from ..triton.edit import Edit, before, edited, put_statements
-from .file import Builder, body_of, builders_of, copy_of
-from .space import redeclared
-from .template import match
+from ...analysis.edit import Edit, before, edited, put_statements
+from ...analysis.source import Statement, fresh, names, statements, tree_and_names
+from ...analysis.template import match
+from ...analysis.tilelang_cuda.builders import Builder, body_of, builders_of, copy_of
+from ...analysis.tilelang_cuda.space import redeclared
+from ..rule import Machine, Rewritten, with_source
 
 _BLOCKS = "T.serial(T.ceildiv(q_size, q_block))"
 _MASKED = """

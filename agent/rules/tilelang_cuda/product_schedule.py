@@ -9,11 +9,11 @@ import libcst.matchers as m
 
 from ....core import Parameter, PythonKernel, Target
 from ....core.languages import TILELANG
-from ..rule import Machine, Rewritten, tree_and_names, with_source
-from ..search import find_all
-from ..source import is_prim_func
-from .limits import POLICIES
-from .space import redeclared
+from ...analysis.search import find_all
+from ...analysis.source import is_prim_func, tree_and_names
+from ...analysis.tilelang_cuda.limits import POLICIES
+from ...analysis.tilelang_cuda.space import redeclared
+from ..rule import Machine, Rewritten, with_source
 
 _GEMM = m.Call(func=m.Attribute(m.Name("T"), m.Name("gemm")))
 _PIPELINED = m.For(iter=m.Call(func=m.Attribute(m.Name("T"), m.Name("Pipelined"))))

@@ -8,13 +8,20 @@ from dataclasses import dataclass
 import libcst as cst
 
 from ....core import PythonKernel
-from ..rule import Machine, Rewritten, tree_and_names, with_source
-from ..source import Statement, code, fresh, insert_before_definitions, statements
-from ..triton.edit import Edit, edited, put_statements
-from .file import Builder, builders_of, parameters_text, removed, with_parameters, without_unused
-from .outer_product import Operand, OuterProduct, accumulator_of, product_of
-from .space import redeclared
-from .splitting import (
+from ...analysis.edit import Edit, edited, put_statements
+from ...analysis.source import Statement, code, fresh, insert_before_definitions, statements, tree_and_names
+from ...analysis.template import match
+from ...analysis.tilelang_cuda.builders import (
+    Builder,
+    builders_of,
+    parameters_text,
+    removed,
+    with_parameters,
+    without_unused,
+)
+from ...analysis.tilelang_cuda.outer_product import Operand, OuterProduct, accumulator_of, product_of
+from ...analysis.tilelang_cuda.space import redeclared
+from ...analysis.tilelang_cuda.splitting import (
     CONSTANTS,
     HELPER,
     SPLITTER,
@@ -24,7 +31,7 @@ from .splitting import (
     parameters_of,
     three_products,
 )
-from .template import match
+from ..rule import Machine, Rewritten, with_source
 
 _START = {"m": 128, "n": 128, "threads": 256, "stages": 3}
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import libcst as cst
 
 from ....core import Parameter, PythonKernel
+from ...analysis.edit import Edit, before, edited
+from ...analysis.source import expression, fresh, insert_before_definitions
+from ...analysis.triton.channels import ChannelLoad, channel_load
+from ...analysis.triton.function import argument
+from ...analysis.triton.kernel import Launch, TritonFile
+from ...analysis.triton.launching import relaunched, stands_alone, texts
+from ...analysis.triton.linear import Stride
 from ..rule import Machine, Rewritten, with_source
-from ..source import expression, fresh, insert_before_definitions
-from .channels import ChannelLoad, channel_load
-from .edit import Edit, before, edited
-from .file import Launch, TritonFile
-from .function import argument
-from .launching import relaunched, stands_alone, texts
-from .linear import Stride
 from .pack_weights import PackWeights
 from .split_precision import START, with_precisions
 

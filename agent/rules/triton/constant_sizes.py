@@ -6,13 +6,13 @@ import libcst as cst
 import libcst.matchers as m
 
 from ....core import PythonKernel
+from ...analysis.edit import Edit, edited
+from ...analysis.search import find_all
+from ...analysis.source import expression
+from ...analysis.triton.function import Function
+from ...analysis.triton.integers import is_integer
+from ...analysis.triton.kernel import Launch, TritonFile
 from ..rule import Machine, Rewritten, with_source
-from ..search import find_all
-from ..source import expression
-from .edit import Edit, edited
-from .file import Launch, TritonFile
-from .function import Function
-from .integers import is_integer
 
 
 class ConstantSizes:

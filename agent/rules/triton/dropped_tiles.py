@@ -9,15 +9,15 @@ import libcst as cst
 import libcst.matchers as m
 
 from ....core import PythonKernel
+from ...analysis.edit import Edit, edited, parsed
+from ...analysis.search import contains, find_all
+from ...analysis.source import code, expression, fresh, names, operand, substitute
+from ...analysis.triton.dots import dots_of
+from ...analysis.triton.function import Function
+from ...analysis.triton.kernel import TritonFile
+from ...analysis.triton.sum_loop import assigned_names, read_first
 from ..rule import Machine, Rewritten, with_source
-from ..search import contains, find_all
-from ..source import code, expression, fresh, names, operand, substitute
-from .dots import dots_of
-from .edit import Edit, edited, parsed
-from .file import TritonFile
-from .function import Function
 from .fuse_neighbour import FuseNeighbour
-from .sum_loop import assigned_names, read_first
 
 _RANGE = m.Name("range") | m.Attribute(m.Name("tl"), m.Name("range"))
 _MAXIMUM = m.Call(func=m.Attribute(m.Name("tl"), m.Name("max")))

@@ -10,17 +10,17 @@ import libcst as cst
 import libcst.matchers as m
 
 from ....core import PythonKernel
+from ...analysis.edit import Edit, before, both, edited, parsed, put, with_arguments, with_parameters
+from ...analysis.search import find_all
+from ...analysis.source import code, fresh, insert_before_definitions, names, operand, statements
+from ...analysis.triton.kernel import Launch, TritonFile
+from ...analysis.triton.launching import stands_alone, texts
+from ...analysis.triton.row_statistics import RowStatistics, row_statistics
+from ...analysis.triton.row_values import SUM
+from ...analysis.triton.tensors import is_dense
+from ...analysis.triton.tile_stores import TileStore, tile_store
+from ...analysis.triton.values import assigned_in
 from ..rule import Machine, Rewritten, with_source
-from ..search import find_all
-from ..source import code, fresh, insert_before_definitions, names, operand, statements
-from .edit import Edit, before, both, edited, parsed, put, with_arguments, with_parameters
-from .file import Launch, TritonFile
-from .launching import stands_alone, texts
-from .row_statistics import RowStatistics, row_statistics
-from .row_values import SUM
-from .tensors import is_dense
-from .tile_stores import TileStore, tile_store
-from .values import assigned_in
 
 LARGEST = 256
 """Parts of a row that are read at a time."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import libcst as cst
 
 from ....core import PythonKernel
+from ...analysis.edit import Edit, Edited, edited, with_arguments, with_parameters
+from ...analysis.source import code, fresh, operand
+from ...analysis.triton.bounds import Bound, bounds_of
+from ...analysis.triton.kernel import Launch, TritonFile
 from ..rule import Machine, Rewritten, with_source
-from ..source import code, fresh, operand
-from .bounds import Bound, bounds_of
-from .edit import Edit, Edited, edited, with_arguments, with_parameters
-from .file import Launch, TritonFile
 
 
 @dataclass(frozen=True)

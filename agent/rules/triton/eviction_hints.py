@@ -9,14 +9,14 @@ import libcst as cst
 import libcst.matchers as m
 
 from ....core import PythonKernel
+from ...analysis.edit import Edit, edited, with_arguments
+from ...analysis.search import find_all
+from ...analysis.triton.blocks import has_products
+from ...analysis.triton.function import Function, argument
+from ...analysis.triton.kernel import TritonFile
+from ...analysis.triton.passes import body_of, passes_of
+from ...analysis.triton.values import Values, assigned_in
 from ..rule import Machine, Rewritten, with_source
-from ..search import find_all
-from .blocks import has_products
-from .edit import Edit, edited, with_arguments
-from .file import TritonFile
-from .function import Function, argument
-from .passes import body_of, passes_of
-from .values import Values, assigned_in
 
 _LOAD = m.Call(func=m.Attribute(m.Name("tl"), m.Name("load")))
 _BLOCKS = cst.For | cst.If | cst.While

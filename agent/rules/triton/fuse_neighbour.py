@@ -8,18 +8,18 @@ import libcst as cst
 import libcst.matchers as m
 
 from ....core import PythonKernel
+from ...analysis.edit import Edit, edited
+from ...analysis.search import find_all
+from ...analysis.source import code, fresh, names, statements
+from ...analysis.triton.elementwise import Elementwise, elementwise_of
+from ...analysis.triton.function import Function, argument
+from ...analysis.triton.kernel import TritonFile
+from ...analysis.triton.launching import relaunched, texts
+from ...analysis.triton.leftovers import without_unused
+from ...analysis.triton.neighbours import Neighbours, neighbours_of
+from ...analysis.triton.passes import body_of
+from ...analysis.triton.values import assigned_in
 from ..rule import Machine, Rewritten, with_source
-from ..search import find_all
-from ..source import code, fresh, names, statements
-from .edit import Edit, edited
-from .elementwise import Elementwise, elementwise_of
-from .file import TritonFile
-from .function import Function, argument
-from .launching import relaunched, texts
-from .leftovers import without_unused
-from .neighbours import Neighbours, neighbours_of
-from .passes import body_of
-from .values import assigned_in
 
 _CDIV = m.Call(func=m.Attribute(m.Name("triton"), m.Name("cdiv")), args=[m.Arg(m.Integer()), m.Arg()])
 

@@ -9,16 +9,15 @@ import libcst as cst
 import libcst.matchers as m
 
 from ....core import Parameter, PythonKernel
+from ...analysis.edit import Edit, before, declaring, edited, put, with_arguments, with_parameters
+from ...analysis.source import add_constant, code, fresh
+from ...analysis.triton.dots import dots_of
+from ...analysis.triton.kernel import Launch, TritonFile
+from ...analysis.triton.programs import GROUPED
 from ..rule import Machine, Rewritten, with_source
-from ..source import add_constant, code, fresh
-from .dots import dots_of
-from .edit import Edit, before, declaring, edited, put, with_arguments, with_parameters
-from .file import Launch, TritonFile
 
 GROUPS = (1, 2, 4, 8, 16)
 START = 8
-GROUPED = ("pid_0_grouped", "pid_1_grouped")
-"""Names of a program's numbers on both axes, in the grouped order."""
 _CDIV = m.Call(func=m.Attribute(m.Name("triton"), m.Name("cdiv")))
 _GROUP = re.compile(r"GROUP(_SIZE)?_?M?")
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import libcst as cst
 
 from ....core import PythonKernel
+from ...analysis.edit import Edit, edited
+from ...analysis.source import code, expression, fresh, names, operand, statements, substitute
+from ...analysis.triton.chained_products import Chain, chain_of
+from ...analysis.triton.first_step import assumption
+from ...analysis.triton.kernel import TritonFile
 from ..rule import Machine, Rewritten, with_source
-from ..source import code, expression, fresh, names, operand, statements, substitute
-from .chained_products import Chain, chain_of
-from .edit import Edit, edited
-from .file import TritonFile
-from .first_step import assumption
 from .split_operands import where_split
 
 

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import libcst as cst
 
 from ....core import Parameter, PythonKernel
+from ...analysis.edit import Edit, before, edited, parsed
+from ...analysis.source import fresh, insert_before_definitions
+from ...analysis.triton.convolution_template import Convolution, convolution_of
+from ...analysis.triton.kernel import TritonFile
+from ...analysis.triton.launching import relaunched, stands_alone, texts
 from ..rule import Machine, Rewritten, with_source
-from ..source import fresh, insert_before_definitions
-from .convolution_template import Convolution, convolution_of
-from .edit import Edit, before, edited, parsed
-from .file import TritonFile
-from .launching import relaunched, stands_alone, texts
 from .split_precision import START, with_precisions
 
 WIDTH = 4

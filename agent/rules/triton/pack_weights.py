@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import libcst as cst
 
 from ....core import PythonKernel
+from ...analysis.edit import Edit, before, edited, with_parameters
+from ...analysis.source import code, expression, fresh, insert_before_definitions
+from ...analysis.triton.dots import dots_of, operand_load
+from ...analysis.triton.function import argument
+from ...analysis.triton.kernel import Launch, TritonFile
+from ...analysis.triton.launching import relaunched, stands_alone
+from ...analysis.triton.linear import Stride, strides_of
+from ...analysis.triton.tensors import is_of_module
 from ..rule import Machine, Rewritten, with_source
-from ..source import code, expression, fresh, insert_before_definitions
-from .dots import dots_of, operand_load
-from .edit import Edit, before, edited, with_parameters
-from .file import Launch, TritonFile
-from .function import argument
-from .launching import relaunched, stands_alone
-from .linear import Stride, strides_of
-from .tensors import is_of_module
 
 _COLUMNS, _ROWS = "[None, :]", "[:, None]"
 _PACK = """

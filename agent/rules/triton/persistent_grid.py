@@ -8,13 +8,13 @@ import libcst as cst
 import libcst.matchers as m
 
 from ....core import Parameter, PythonKernel
+from ...analysis.edit import Edit, Edited, before, declaring, edited, put, with_arguments, with_parameters
+from ...analysis.search import find_all
+from ...analysis.source import add_constant, code, expression, fresh, statements, substitute, target_of
+from ...analysis.triton.dots import dots_of
+from ...analysis.triton.function import Function
+from ...analysis.triton.kernel import Launch, TritonFile
 from ..rule import Machine, Rewritten, with_source
-from ..search import find_all
-from ..source import add_constant, code, expression, fresh, statements, substitute, target_of
-from .dots import dots_of
-from .edit import Edit, Edited, before, declaring, edited, put, with_arguments, with_parameters
-from .file import Launch, TritonFile
-from .function import Function
 
 _LOOP = "tile_pid"
 _EMPTY = m.If(test=m.Comparison(left=m.BinaryOperation(left=m.Name(), operator=m.Multiply(), right=m.Name())))

@@ -9,17 +9,23 @@ import libcst as cst
 import libcst.matchers as m
 
 from ....core import Parameter, PythonKernel
+from ...analysis.edit import Edit, both, declaring, edited, with_parameters
+from ...analysis.search import find_all
+from ...analysis.source import add_constant, code, fresh, names, statements, substitute
+from ...analysis.triton.blocks import has_products
+from ...analysis.triton.function import Function
+from ...analysis.triton.kernel import Launch, TritonFile
+from ...analysis.triton.launching import regridded, relaunched
+from ...analysis.triton.passes import body_of
+from ...analysis.triton.programs import (
+    knows_program_zero_alone,
+    multiprocessors_of,
+    of_program,
+    tensor_of,
+    with_multiprocessors,
+)
+from ...analysis.triton.values import assigned_in
 from ..rule import Machine, Rewritten, with_source
-from ..search import find_all
-from ..source import add_constant, code, fresh, names, statements, substitute
-from .blocks import has_products
-from .edit import Edit, both, declaring, edited, with_parameters
-from .file import Launch, TritonFile
-from .function import Function
-from .launching import regridded, relaunched
-from .passes import body_of
-from .programs import knows_program_zero_alone, multiprocessors_of, of_program, tensor_of, with_multiprocessors
-from .values import assigned_in
 
 PER_MULTIPROCESSOR = (1, 2, 4, 8, 16)
 STAGES = (1, 2, 3, 4)

@@ -9,12 +9,12 @@ import libcst.matchers as m
 
 from ....core import Parameter, PythonKernel
 from ....core.expressions import Expression
+from ...analysis.edit import Edit, declaring, edited, with_arguments, with_parameters
+from ...analysis.search import find_all
+from ...analysis.source import add_constant, expression, fresh
+from ...analysis.triton.blocks import has_products, searched_axes
+from ...analysis.triton.kernel import Launch, TritonFile
 from ..rule import Machine, Rewritten, with_source
-from ..search import find_all
-from ..source import add_constant, expression, fresh
-from .blocks import has_products, searched_axes
-from .edit import Edit, declaring, edited, with_arguments, with_parameters
-from .file import Launch, TritonFile
 
 STAGES = (1, 2, 3, 4, 5, 6, 8)
 SHARED_KIB = 227

@@ -5,14 +5,14 @@ from __future__ import annotations
 import libcst as cst
 
 from ....core import PythonKernel
+from ...analysis.edit import Edit, edited, put_statements
+from ...analysis.source import code, names
+from ...analysis.triton.dots import Dot, dots_of
+from ...analysis.triton.function import Function
+from ...analysis.triton.kernel import TritonFile
+from ...analysis.triton.tiles import warps_for_two
 from ..rule import Machine, Rewritten, with_source
-from ..source import code, names
-from .dots import Dot, dots_of
-from .edit import Edit, edited, put_statements
-from .file import TritonFile
-from .function import Function
 from .split_operands import where_split
-from .tiles import warps_for_two
 
 _PLACED = {"input", "other", "acc"}
 

@@ -9,16 +9,16 @@ import libcst as cst
 import libcst.matchers as m
 
 from ....core import Parameter, PythonKernel
+from ...analysis.edit import Edit, declaring, edited, put_statements
+from ...analysis.search import find_all
+from ...analysis.source import add_constant, code, expression, fresh, names, statements
+from ...analysis.triton.blocks import axes_of
+from ...analysis.triton.kernel import Launch, TritonFile
+from ...analysis.triton.launching import choice, relaunched, stands_alone, texts, uses_only_here
+from ...analysis.triton.passes import passes_of
+from ...analysis.triton.values import Values
+from ...analysis.triton.whole_rows import unmasked_where_whole
 from ..rule import Machine, Rewritten, with_source
-from ..search import find_all
-from ..source import add_constant, code, expression, fresh, names, statements
-from .blocks import axes_of
-from .edit import Edit, declaring, edited, put_statements
-from .file import Launch, TritonFile
-from .launching import choice, relaunched, stands_alone, texts, uses_only_here
-from .passes import passes_of
-from .values import Values
-from .whole_rows import unmasked_where_whole
 
 WARPS = (1, 2, 4, 8, 16, 32)
 PER_WARP = 2048

@@ -8,16 +8,16 @@ import libcst as cst
 import libcst.matchers as m
 
 from ....core import Parameter, PythonKernel
+from ...analysis.edit import Edit, both, declaring, edited, put_statements, with_parameters
+from ...analysis.search import find_all
+from ...analysis.source import add_constant, code, expression, fresh, names, replace_expression, statements
+from ...analysis.triton.blocks import has_products
+from ...analysis.triton.function import argument
+from ...analysis.triton.kernel import Launch, TritonFile
+from ...analysis.triton.launching import regridded, relaunched, stands_alone
+from ...analysis.triton.passes import body_of
+from ...analysis.triton.values import Values
 from ..rule import Machine, Rewritten, with_source
-from ..search import find_all
-from ..source import add_constant, code, expression, fresh, names, replace_expression, statements
-from .blocks import has_products
-from .edit import Edit, both, declaring, edited, put_statements, with_parameters
-from .file import Launch, TritonFile
-from .function import argument
-from .launching import regridded, relaunched, stands_alone
-from .passes import body_of
-from .values import Values
 
 ELEMENTS = (1024, 2048, 4096, 8192, 16384)
 _TL = m.Name("tl")

@@ -10,13 +10,13 @@ import libcst as cst
 
 from ....core import Parameter, PythonKernel, Value
 from ....core.syntax_tree import expression_tree
+from ...analysis.edit import Edit, Edited, before, declaring, edited, parsed, with_arguments, with_parameters
+from ...analysis.source import add_constant, code, expression, fresh
+from ...analysis.triton.dots import Dot, dots_of
+from ...analysis.triton.kernel import Launch, TritonFile
+from ...analysis.triton.sum_loop import SumLoop, sum_loop
+from ...analysis.triton.tiles import sides_of
 from ..rule import Machine, Rewritten, with_source
-from ..source import add_constant, code, expression, fresh
-from .dots import Dot, dots_of
-from .edit import Edit, Edited, before, declaring, edited, parsed, with_arguments, with_parameters
-from .file import Launch, TritonFile
-from .sum_loop import SumLoop, sum_loop
-from .tiles import sides_of
 
 SPLITS = (2, 4, 8, 16, 32, 64)
 

@@ -9,16 +9,16 @@ import libcst as cst
 import libcst.matchers as m
 
 from ....core import Config, Parameter, PythonKernel
+from ...analysis.edit import Edit, before, both, declaring, edited, put, put_statements, with_arguments, with_parameters
+from ...analysis.search import find_all
+from ...analysis.source import add_constant, code, fresh, insert_before_definitions
+from ...analysis.triton.dots import Dot, dots_of
+from ...analysis.triton.first_step import assumption
+from ...analysis.triton.function import Function, further_arguments
+from ...analysis.triton.kernel import Launch, TritonFile
+from ...analysis.triton.tensors import is_argument, is_dense
 from ..rule import Machine, Rewritten, with_source
-from ..search import find_all
-from ..source import add_constant, code, fresh, insert_before_definitions
-from .dots import Dot, dots_of
-from .edit import Edit, before, both, declaring, edited, put, put_statements, with_arguments, with_parameters
-from .file import Launch, TritonFile
-from .first_step import assumption
-from .function import Function, further_arguments
 from .split_precision import OTHER_FLOATS, PRECISIONS
-from .tensors import is_argument, is_dense
 
 BLOCKS = (1024, 2048, 4096)
 SPLIT_HALVES = "split_halves"

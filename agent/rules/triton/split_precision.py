@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import libcst as cst
 
 from ....core import Config, Parameter, PythonKernel
+from ...analysis.edit import Edit, declaring, edited, put_statements, with_arguments, with_parameters
+from ...analysis.source import add_constant, code, fresh, insert_before_definitions
+from ...analysis.triton.dots import SPLIT_DOT, Dot, dots_of
+from ...analysis.triton.function import Function
+from ...analysis.triton.kernel import TritonFile
+from ...analysis.triton.tiles import warps_for_two
 from ..rule import Machine, Rewritten, with_source
-from ..source import add_constant, code, fresh, insert_before_definitions
-from .dots import SPLIT_DOT, Dot, dots_of
-from .edit import Edit, declaring, edited, put_statements, with_arguments, with_parameters
-from .file import TritonFile
-from .function import Function
-from .tiles import warps_for_two
 
 PRECISIONS = ("ieee", "tf32x3", "bf16x3", "bf16x3-promoted")
 START = "bf16x3-promoted"

@@ -10,15 +10,21 @@ import libcst as cst
 import libcst.matchers as m
 
 from ....core import Parameter, PythonKernel
+from ...analysis.edit import Edit, both, declaring, edited, put_statements, with_parameters
+from ...analysis.search import find_all
+from ...analysis.source import add_constant, code, expression, fresh, names, replace_expression, statements
+from ...analysis.triton.kernel import Launch, TritonFile
+from ...analysis.triton.launching import regridded, relaunched, stands_alone
+from ...analysis.triton.passes import body_of, passes_of, variable
+from ...analysis.triton.programs import (
+    knows_program_zero_alone,
+    multiprocessors_of,
+    of_program,
+    tensor_of,
+    with_multiprocessors,
+)
+from ...analysis.triton.values import assigned_in
 from ..rule import Machine, Rewritten, with_source
-from ..search import find_all
-from ..source import add_constant, code, expression, fresh, names, replace_expression, statements
-from .edit import Edit, both, declaring, edited, put_statements, with_parameters
-from .file import Launch, TritonFile
-from .launching import regridded, relaunched, stands_alone
-from .passes import body_of, passes_of, variable
-from .programs import knows_program_zero_alone, multiprocessors_of, of_program, tensor_of, with_multiprocessors
-from .values import assigned_in
 
 WAVES = (1, 2, 4, 8)
 _STORE = m.Call(func=m.Attribute(m.Name("tl"), m.Name(m.MatchRegex("store|atomic_.*"))))

@@ -9,15 +9,15 @@ import libcst as cst
 import libcst.matchers as m
 
 from ....core import PythonKernel
+from ...analysis.edit import Edit, after, before, both, edited, put, with_arguments, with_parameters
+from ...analysis.search import find_all
+from ...analysis.source import code, fresh
+from ...analysis.triton.dots import dots_of
+from ...analysis.triton.kernel import Launch, TritonFile
+from ...analysis.triton.matrices import MatrixLoad, matrix_load
+from ...analysis.triton.tensors import assigned, is_argument, is_dense
 from ..rule import Machine, Rewritten, with_source
-from ..search import find_all
-from ..source import code, fresh
-from .dots import dots_of
-from .edit import Edit, after, before, both, edited, put, with_arguments, with_parameters
-from .file import Launch, TritonFile
-from .matrices import MatrixLoad, matrix_load
 from .split_operands import SPLIT_HALVES
-from .tensors import assigned, is_argument, is_dense
 
 _IMPORT = "from triton.tools.tensor_descriptor import TensorDescriptor\n"
 _STRIDE = re.compile(r"(\w+)\.stride\((\d)\)")

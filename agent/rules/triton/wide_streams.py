@@ -10,11 +10,11 @@ import libcst as cst
 from ....core import Parameter, PythonKernel, Value
 from ....core.expressions import Expression
 from ....core.space_inference import parameter_values
+from ...analysis.edit import Edit, edited, with_arguments, with_declared
+from ...analysis.source import add_constant, fresh
+from ...analysis.triton.blocks import axes_of, has_products
+from ...analysis.triton.kernel import Launch, TritonFile
 from ..rule import Machine, Rewritten, with_source
-from ..source import add_constant, fresh
-from .blocks import axes_of, has_products
-from .edit import Edit, edited, with_arguments, with_declared
-from .file import Launch, TritonFile
 
 WARPS = (1, 2, 4, 8, 16, 32)
 REGISTERS = (32, 64, 128, 255)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from ....core import Parameter, PythonKernel, Value
 from ....core.expressions import Expression
 from ....core.space_inference import parameter_values
+from ...analysis.edit import with_declared
+from ...analysis.triton.kernel import TritonFile
+from ...analysis.triton.tiles import Tile
 from ..rule import Machine, Rewritten, with_source
-from .edit import with_declared
-from .file import TritonFile
-from .tiles import Tile
 
 SHARED_KIB = 227
 """Of a block, on sm_90."""

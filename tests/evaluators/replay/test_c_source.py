@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from kernelwright.agent.rules.relaxed_math import NO_ERRNO, REORDERED, STRICT, VECTOR_MATH
+from kernelwright.agent.rules.tilelang_cpu.relaxed_math import NO_ERRNO, REORDERED, STRICT, VECTOR_MATH
 from kernelwright.core.launch_plan import KernelCode
 from kernelwright.evaluators.replay.c_source import compile_c
 from kernelwright.evaluators.replay.generated_c import PREFIX, Given, Interval, held_source

@@ -1,0 +1,1 @@
+"""Reads TileLang kernels for CUDA."""

@@ -1,0 +1,1 @@
+"""Reads Triton kernels for CUDA."""

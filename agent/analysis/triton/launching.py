@@ -1,0 +1,73 @@
+"""Changes of a launch that rules share: another function, other arguments, a choice between two launches."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+
+import libcst as cst
+import libcst.matchers as m
+
+from ..search import find_all
+from ..source import code, expression
+from .kernel import Launch, TritonFile
+
+
+def relaunched(launch: Launch, name: str, values: Mapping[str, str]) -> cst.Call:
+    """Return the call with another function's name and with these arguments, given or new, by parameter or option."""
+    call = launch.node
+    left = dict(values)
+    arguments = []
+    for position, arg in enumerate(call.args):
+        names = launch.function.parameters
+        keyword = arg.keyword.value if arg.keyword else names[position] if position < len(names) else ""
+        if keyword in left:
+            arg = arg.with_changes(value=expression(left.pop(keyword)))
+        arguments.append(arg)
+    equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
+    if arguments and left:
+        arguments[-1] = arguments[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
+    arguments += [cst.Arg(expression(text), cst.Name(keyword), equal=equal) for keyword, text in left.items()]
+    subscript = cst.ensure_type(call.func, cst.Subscript)
+    return call.with_changes(func=subscript.with_changes(value=cst.Name(name)), args=arguments)
+
+
+def regridded(call: cst.Call, grid: str) -> cst.Call:
+    """Return a launch with another grid, a tuple's text."""
+    subscript = cst.ensure_type(call.func, cst.Subscript)
+    index = cst.SubscriptElement(cst.Index(expression(grid)))
+    return call.with_changes(func=subscript.with_changes(slice=[index]))
+
+
+def stands_alone(launch: Launch) -> bool:
+    """Return whether the launch is a statement of its own."""
+    match launch.statement:
+        case cst.SimpleStatementLine(body=[cst.Expr(value=value)]):
+            return value is launch.node
+    return False
+
+
+def choice(condition: str, then: cst.Call, otherwise: cst.Call) -> str:
+    """Return the text of `if condition: then else: otherwise`."""
+    first, second = (textwrap.indent(code(call), "    ") for call in (then, otherwise))
+    return f"if {condition}:\n{first}\nelse:\n{second}\n"
+
+
+def texts(launch: Launch) -> dict[str, str]:
+    """Return the arguments of a launch as text, by parameter."""
+    return {name: code(value) for name, value in launch.arguments.items()}
+
+
+def uses_only_here(file: TritonFile, launch: Launch, parameter: str) -> bool:
+    """Return whether nothing but launches' arguments depends on what a parameter gets: no grid, no other argument."""
+    value = launch.arguments.get(parameter)
+    if isinstance(value, cst.Integer):
+        return True
+    constant = launch.constant(parameter)
+    if constant is None:
+        return False
+    given = [arg for one in file.launches for arg in one.node.args]
+    plain = sum(isinstance(arg.value, cst.Name) and arg.value.value == constant for arg in given)
+    keywords = sum(arg.keyword is not None and arg.keyword.value == constant for arg in given)
+    classes = [one for one in file.module.body if isinstance(one, cst.ClassDef)]
+    return sum(len(find_all(one, m.Name(constant))) for one in classes) == plain + keywords

@@ -1,0 +1,1 @@
+"""Rules for TileLang on a CPU."""
