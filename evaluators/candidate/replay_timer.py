@@ -50,6 +50,7 @@ class ReplayTimer:
         self._rule = "wrong-times" if on_cpu else "hidden-work"
         self._clock = OutsideClock(None if on_cpu else reference_client.idle, lambda: replayer.go(empty=True)[1])
         self._made: dict[int, int] = {}  # calls by seed
+        self._timed_together = False
         self.left_out = 0
         """Batches whose times were not those of this process's clock, and that were made again."""
 
@@ -70,11 +71,16 @@ class ReplayTimer:
 
     def _add_batch(self, taken: Message, seed: int, left: int) -> None:
         first = self._made.get(seed, 0) + 1
+        alone = self._alone
         count = self._replayer.prepare_timed(
             self._reference_client, self._checked.serial, self._checked.weights, seed, first, self._length(left),
             self._graph,
         )  # fmt: skip
         self._made[seed] = first + count - 1
+        if self._alone and not alone and self._timed_together:
+            why = "writes to a tensor that it keeps, in some calls only; a call must find nothing of an earlier one"
+            raise self._replayer.rejected("changing-plan", "while it was timed", why)
+        self._timed_together = self._timed_together or count > 1
         made, wall_ms = self._replayer.go()
         if made.reason is not None or len(made.samples_ms) != count:
             why = self._replayer.failed(made.reason or f"{count} calls, but {len(made.samples_ms)} times")
@@ -91,10 +97,15 @@ class ReplayTimer:
         taken["host_ms"] += [max(0.0, wall_ms - self._clock.overhead_ms) / count] * count
         taken["cores"], taken["method"] = max(taken["cores"], made.cores), made.method
 
+    @property
+    def _alone(self) -> bool:
+        """Whether a call would find what an earlier one of its batch wrote: what is written is put back before each."""
+        return bool(self._reference_client.written_weights) or self._replayer.remembers(self._checked.serial)
+
     def _length(self, left: int) -> int:
         """Return a random number of calls."""
-        if self._reference_client.written_weights:
-            return 1  # a call would find what an earlier one wrote
+        if self._alone:
+            return 1
         least, most = (round(share * left) for share in LENGTHS)
         count = least + self._draw() % (most - least + 1)
         return max(1, min(count, MOST_CALLS, self._room // self._replayer.bytes_of(self._checked.serial)))

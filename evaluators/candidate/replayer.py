@@ -64,6 +64,8 @@ class Replayer(CandidateProcess):
         self._limits = limits
         self._share = share
         self._bytes: dict[int, int] = {}
+        self._prepared: int | None = None
+        self._remembering: set[int] = set()
         self._weights: tuple[int, str | None] | None = None  # those that the process has
         self._inputs: int | None = None  # the seed of those that it has, for timed calls
 
@@ -90,6 +92,10 @@ class Replayer(CandidateProcess):
     def bytes_of(self, number: int) -> int:
         """Return what a call of a plan takes: its inputs, and what it allocates."""
         return self._bytes[number]
+
+    def remembers(self, number: int) -> bool:
+        """Return whether calls of a plan were seen to write to its constants, where a later one may find it."""
+        return number in self._remembering
 
     def check(
         self, reference_client: ReferenceClient, number: int, seed: int, distribution: str | None, precise: bool
@@ -259,6 +265,9 @@ class Replayer(CandidateProcess):
             restored=sorted(restored),
             **{name: handed[name] for name in ("calls", "inputs", "factors")},
         )  # fmt: skip
+        if prepared.remembers and self._prepared is not None:
+            self._remembering.add(self._prepared)
+        self._prepared = number
         if not prepared.read:
             if not self._share:
                 return "what it computes on could not be read", True

@@ -91,9 +91,12 @@ class LoadedPlan(Response):
 
 
 class PreparedBatch(LoadedPlan):
-    """A batch of calls is ready, or does not fit the plan; `read` is False where shared memory could not be opened."""
+    """A batch of calls is ready, or does not fit the plan; `read` is False where shared memory could not be opened.
+
+    `remembers` says whether the calls of the batch before wrote to constants of the plan."""
 
     read: bool = True
+    remembers: bool = False
 
 
 class BatchResponse(Response):

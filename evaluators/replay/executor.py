@@ -112,6 +112,11 @@ class PlanExecutor:
             for number, tensor in self.constants.items():
                 tensor.copy_(self._first[number])
 
+    @property
+    def has_written_constants(self) -> bool:
+        """Whether calls since `reserve` left something in constants, which a call after them may have found."""
+        return any(not _same_bits(tensor, self._first[number]) for number, tensor in self.constants.items())
+
     def release(self) -> None:
         """Free the memory that is reserved."""
         self._reserved.clear()
@@ -198,6 +203,13 @@ def bytes_of(tensor: Any) -> Any:
     import torch
 
     return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage())
+
+
+def _same_bits(one: Any, other: Any) -> bool:
+    import torch
+
+    first, second = (tensor.contiguous().reshape(-1).view(torch.uint8) for tensor in (one, other))
+    return bool(torch.equal(first, second))
 
 
 def _is_like(value: Any, layout: TensorLayout) -> bool:

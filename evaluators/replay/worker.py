@@ -121,8 +121,11 @@ class ReplayWorker:
 
         Each call has the number of its inputs among those that were handed over, and where its factors begin among
         the `factors`, or none. Weights, inputs and factors stay until others are handed over; weights that are
-        `restored` get their first values again. `watch` looks for side effects of the first call.
+        `restored` get their first values again. `watch` looks for side effects of the first call. `remembers` in the
+        response says whether the batch before left something in the plan's constants.
         """
+        before = self._batch.executor
+        remembers = before is not None and before.has_written_constants
         self._batch = _Batch()
         try:
             self._take(weights, inputs, factors)
@@ -144,7 +147,7 @@ class ReplayWorker:
             batch.watch(self._weights)
         self._batch = batch
         self._clock.settle()  # else the first call would, on the clock of the evaluator
-        return {"reason": None}
+        return {"reason": None, "remembers": remembers}
 
     def _laid_out(
         self, executor: PlanExecutor, calls: Sequence[Sequence[int | None]], restored: Sequence[str]

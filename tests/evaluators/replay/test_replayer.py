@@ -74,12 +74,17 @@ class Batches:
         self.counts: list[int] = []
         self.compared: list[int] = []
         self.pauses = 0
+        self.forgets = 1 << 30
+        """Batches after which it is seen that calls write to a constant."""
 
     def pause(self) -> None:
         self.pauses += 1
 
     def bytes_of(self, number: int) -> int:
         return 1 << 20
+
+    def remembers(self, number: int) -> bool:
+        return len(self.counts) > self.forgets
 
     def prepare_timed(self, *request: Any) -> int:
         count: int = request[5]
@@ -171,3 +176,19 @@ def test_calls_of_which_some_were_interrupted_are_told_as_they_were() -> None:
     interrupted.told = lambda count: [0.98] * (count - 1) + [1.0 + 0.02 * count - 0.02] * bool(count)  # type: ignore[method-assign]
     taken = timer(interrupted)(100)
     assert min(taken["samples_ms"]) == 0.98 and max(taken["samples_ms"]) > 1.5
+
+
+def test_calls_that_write_to_a_constant_are_timed_one_by_one() -> None:
+    """It is put back before each batch; a later call of one would find what an earlier one has computed."""
+    known = Batches(really_ms=1.0)
+    known.forgets = -1
+    assert len(timer(known)(50)["samples_ms"]) == len(known.counts) and set(known.counts) == {1}
+
+
+def test_calls_that_write_to_a_constant_now_and_then_are_refused() -> None:
+    seldom = Batches(really_ms=1.0)
+    seldom.forgets = 3
+    take = timer(seldom)
+    with pytest.raises(Failure, match="in some calls only"):
+        for _ in range(9):
+            take(50)

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 import torch
 from kernelwright.core import Config, Kernel, TorchProblem
-from kernelwright.core.launch_plan import LaunchPlan, TensorLayout, TorchStep
+from kernelwright.core.launch_plan import KernelCode, LaunchPlan, LaunchStep, TensorLayout, TorchStep
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.replay import worker as replay_worker
 from kernelwright.evaluators.replay.worker import ReplayWorker, serve
+from kernelwright.evaluators.workers import tensor_ipc
 from kernelwright.evaluators.workers.channel import Channel
 from kernelwright.evaluators.workers.client import ForkServer, Worker
 from kernelwright.evaluators.workers.handover import Handover
@@ -87,6 +88,41 @@ def test_weights_that_the_reference_writes_to_are_put_back(tmp_path: Path, monke
             assert worker._batch.results[0].tolist() == [value] * 4
             written = worker.outputs([0], str(tmp_path / "out"), False, [])["weights"]
             assert written == ["seen"]
+
+
+@pytest.mark.parametrize(
+    ("statements", "remembers"),
+    [
+        ("C[0] = C[0] + 1.0f; Y[0] = X[0] + C[1];", True),
+        ("if (X[0] > 0.0f) { C[1] = X[0]; } Y[0] = C[1];", True),
+        ("Y[0] = X[0] * C[0];", False),
+    ],
+)
+def test_it_tells_of_calls_that_leave_something_in_a_constant(
+    statements: str, remembers: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as what follows from the weights alone, once for all calls of a batch."""
+    monkeypatch.chdir(tmp_path)
+    text = f"int32_t k_kernel(float* C, float* X, float* Y) {{ {statements} return 0; }}"
+    code = KernelCode(name="k", kind="c", text=text, entry="k_kernel", parameters=("pointer",) * 3)
+    made = TorchStep(operator="aten.empty_like.default", args=({"tensor": 0},), results=(2,), layouts=(LAYOUT,))
+    launch = LaunchStep(code=code.digest, arguments=({"tensor": 1}, {"tensor": 0}, {"tensor": 2}))
+    plan = LaunchPlan(
+        inputs=(0,), constants={1: ""}, layouts={0: LAYOUT, 1: LAYOUT}, codes={code.digest: code},
+        steps=(made, launch), outputs=(2,), returns="tensor",
+    )  # fmt: skip
+    path, constants = tmp_path / "plan.json", tmp_path / "constants"
+    path.write_text(plan.model_dump_json())
+    described = tensor_ipc.write([torch.zeros(4)], constants)
+    worker = ReplayWorker("cpu")
+    assert worker.load_plan(1, str(path), described, str(constants))["reason"] is None
+    inputs = [Handover("cpu").give([torch.ones(4)], tmp_path / "inputs", False)]
+    weights: Any = {"names": [], "given": Handover("cpu").give([], tmp_path / "weights", False)}
+    told = []
+    for _ in range(2):
+        told.append(worker.prepare(1, [[0, None]] * 3, weights, inputs, None, [], graph=False, watch=False))
+        assert worker.go()["samples_ms"]
+    assert [one["remembers"] for one in told] == [False, remembers]
 
 
 def test_what_fails_before_there_is_a_request_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
