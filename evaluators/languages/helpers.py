@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 from pathlib import Path
 
 from ...core import known_languages
 from ...core.language import cache_environment
+from ..sandbox.untrusted_files import add_untrusted_file
 from .base import support_of
 
 MOST = 32
@@ -27,17 +27,16 @@ def keep_helpers(folder: Path) -> None:
 
 
 def copy_helpers(source: Path, caches: Path) -> None:
-    """Copy what is there to another worker's caches. Without it the worker compiles its own."""
+    """Copy what is there to another worker's caches, which may be links. Without it the worker compiles its own."""
     for language in known_languages():
         for pattern in support_of(language).helpers:
             newest_first = sorted((source / language.id).glob(pattern), key=_changed, reverse=True)
             for file in newest_first[:MOST]:
-                copy = caches / language.id / file.relative_to(source / language.id)
-                if copy.exists():
-                    continue
+                name = file.relative_to(source)
                 with contextlib.suppress(OSError):
-                    copy.parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copyfile(file, copy)
+                    caches.mkdir(parents=True, exist_ok=True)
+                    if not os.path.lexists(caches / name):
+                        add_untrusted_file(caches, name, file.read_bytes())
 
 
 def _changed(file: Path) -> float:

@@ -1,11 +1,15 @@
-"""Reads a file that untrusted code wrote: it owns the folder, so the path may lead anywhere."""
+"""Reads and writes files in folders of untrusted code, which may have put links there: a path may lead anywhere."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
 from pathlib import Path
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def read_untrusted_file(path: Path, size: int, offset: int = 0) -> bytearray:
@@ -31,3 +35,22 @@ def read_untrusted_file(path: Path, size: int, offset: int = 0) -> bytearray:
                 raise OSError(errno.ENODATA, f"{size - read} bytes are missing", str(path))
             read += count
     return data
+
+
+def add_untrusted_file(folder: Path, name: Path, content: bytes) -> None:
+    """Write a new file below a folder, with the folders around it; nothing where there is something of that name.
+
+    Raises `OSError` where one of these is a link.
+    """
+    at = os.open(folder, _FOLDER)
+    try:
+        for part in name.parent.parts:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(part, dir_fd=at)
+            inner = os.open(part, _FOLDER, dir_fd=at)
+            os.close(at)
+            at = inner
+        with contextlib.suppress(FileExistsError), open(os.open(name.name, _NEW_FILE, 0o644, dir_fd=at), "wb") as file:
+            file.write(content)
+    finally:
+        os.close(at)

@@ -23,6 +23,19 @@ def test_they_are_copied_and_kernels_are_not(tmp_path: Path) -> None:
     copy_helpers(tmp_path / "nothing there", cache)
 
 
+@pytest.mark.parametrize("link", ["", "triton", "triton/ABC", "triton/ABC/cuda_utils.so"])
+def test_nothing_is_written_through_a_link_in_a_candidates_cache(link: str, tmp_path: Path) -> None:
+    """The candidate before had this cache, too; what copies has the rights of the user."""
+    kept, cache, home = tmp_path / "kept", tmp_path / "cache", tmp_path / "home"
+    (kept / "triton/ABC").mkdir(parents=True)
+    (kept / "triton/ABC/cuda_utils.so").write_text("a helper")
+    home.mkdir()
+    (cache / link).parent.mkdir(parents=True, exist_ok=True)
+    (cache / link).symlink_to(home / "new" if link.endswith(".so") else home)
+    copy_helpers(kept, cache)
+    assert not list(home.iterdir())
+
+
 def test_a_trusted_worker_keeps_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRITON_CACHE_DIR", "elsewhere")
     monkeypatch.setenv("TILELANG_CACHE_DIR", "elsewhere")  # its cache has kernels only

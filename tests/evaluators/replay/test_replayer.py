@@ -190,5 +190,4 @@ def test_calls_that_write_to_a_constant_now_and_then_are_refused() -> None:
     seldom.forgets = 3
     take = timer(seldom)
     with pytest.raises(Failure, match="in some calls only"):
-        for _ in range(9):
-            take(50)
+        _ = [take(50) for _ in range(9)]
