@@ -210,9 +210,8 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_unconfigure() -> None:
-    """The process ends with all that it has: looking through it for garbage then takes seconds."""
-    gc.disable()
-    gc.freeze()
+    """Triton counts what is left of it at the end of a process, and prints that."""
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")
