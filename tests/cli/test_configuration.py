@@ -21,6 +21,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "project" / "below"
     folder.mkdir(parents=True)
     monkeypatch.chdir(folder)
+    monkeypatch.delenv("KERNELWRIGHT_QUICK")
     return folder
 
 
