@@ -21,7 +21,7 @@ def show_plan(given: Mapping[str, Any], display: Display) -> int:
     if display.json:
         display.print_json(result.record())
         return 0 if result.replayed else 1
-    for number, line in enumerate(result.plan.lines() if result.plan else (), 1):
+    for number, line in enumerate(result.plan.all_lines() if result.plan else (), 1):
         screen.print(escape(f"{number:3} {line}"))
     if result.replayed:
         screen.print("replayed: yes; it computes what the reference does, without the kernel's Python")

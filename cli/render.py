@@ -118,12 +118,16 @@ def workload_lines(rows: Mapping[str, Metrics], start: Mapping[str, Metrics]) ->
 
 
 def beside_reference(evaluation: Evaluation) -> str:
-    """Return ', 1.2x [1.1, 1.3] against PyTorch's defaults (0.893 ms)' and the like, for all other baselines."""
+    """Return ', 1.2x [1.1, 1.3] against PyTorch's defaults (0.893 ms)' and the like, for all other baselines; and what
+    packing the weights took.
+    """
     text = ""
     for name, baseline in evaluation.baselines.items():
         remembered = ", by an earlier run's ratio" if baseline.method.endswith(REMEMBERED) else ""
         against = f"{against_text(name, evaluation.precision)} ({baseline.median_ms:.3g} ms{remembered})"
         text += f", {escape(str(evaluation.speedup_against(name)))} against {escape(against)}"
+    if evaluation.packing is not None:
+        text += f", packing {evaluation.packing.median_ms:.2g} ms once"
     return text
 
 

@@ -33,6 +33,8 @@ class Evaluation(BaseModel):
     """The last lines of the kernel's and its compiler's output."""
     correctness: Correctness | None = None
     measurement: Measurement | None = None
+    packing: Measurement | None = None
+    """What it takes to pack the weights, once for each set of them; None where a kernel packs none, and in a search."""
     reference: Measurement | None = None
     compile_s: float | None = Field(default=None, ge=0)
     cores_used: float | None = Field(default=None, ge=0)
@@ -70,9 +72,9 @@ class Evaluation(BaseModel):
     """Of several workloads judged together, each by its name; the times are their geometric means then."""
 
     @model_serializer(mode="wrap")
-    def _without_absent_workloads(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_what_is_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         found: dict[str, Any] = handler(self)
-        return {name: value for name, value in found.items() if name != "workloads" or value}
+        return {name: value for name, value in found.items() if name not in ("workloads", "packing") or value}
 
     @model_validator(mode="before")
     @classmethod
@@ -174,6 +176,7 @@ class Evaluation(BaseModel):
             precision=self.precision,
             default_is_reference=self.default_is_reference,
             contention=self.contention,
+            packing_ms=self.packing.median_ms if self.packing else None,
             replay=self.replay,
             workloads=self.workloads,
         )

@@ -125,8 +125,12 @@ class LaunchPlan(_Part):
     """Parameters and buffers by their names in the model's state."""
     constants: dict[int, str] = Field(default_factory=dict)
     """Other tensors that existed before the call, with a digest of their bytes."""
+    packing: LaunchPlan | None = None
+    """What makes further weights of the weights, once for each new set; it has no inputs, and numbers of its own."""
+    packed: tuple[int, ...] = ()
+    """The numbers of the tensors that `packing` returns, in this plan."""
     layouts: dict[int, TensorLayout]
-    """Of inputs, weights and constants."""
+    """Of inputs, weights, constants and what `packing` returns."""
     codes: dict[str, KernelCode]
     """Kernels by the digests of their code."""
     steps: tuple[Step, ...]
@@ -138,8 +142,13 @@ class LaunchPlan(_Part):
         """Equal for two plans that do the same."""
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
 
+    @property
+    def parts(self) -> tuple[LaunchPlan, ...]:
+        """The plan of a call, and that of its packing where there is one."""
+        return (self,) if self.packing is None else (self, self.packing)
+
     def launches(self) -> Iterator[LaunchStep]:
-        """All launches in order."""
+        """All launches of a call in order."""
         for step in self.steps:
             if isinstance(step, LaunchStep):
                 yield step
@@ -152,6 +161,11 @@ class LaunchPlan(_Part):
         layouts = self.layouts | {n: one for step in made for n, one in zip(step.results, step.layouts, strict=False)}
         return [self._line(step, layouts) for step in self.steps]
 
+    def all_lines(self) -> list[str]:
+        """The plan as text, with what packs the weights, once, before what each call does."""
+        packing = self.packing.lines() if self.packing else ()
+        return [*(f"once    {line}" for line in packing), *self.lines()]
+
     def difference(self, other: LaunchPlan) -> str | None:
         """The first difference from another plan; None where they do the same.
 
@@ -159,6 +173,10 @@ class LaunchPlan(_Part):
         """
         if self._without_contents() == other._without_contents():
             return None
+        if self.packing is not None and other.packing is not None:
+            packing = self.packing.difference(other.packing)
+            if packing is not None:
+                return f"in what packs the weights, {packing}"
         for number, (mine, its) in enumerate(zip(self.lines(), other.lines(), strict=False), 1):
             if mine != its:
                 return f"step {number}: '{mine}', then '{its}'"
@@ -171,7 +189,8 @@ class LaunchPlan(_Part):
         return ", ".join(different)
 
     def _without_contents(self) -> LaunchPlan:
-        return self.model_copy(update={"constants": dict.fromkeys(self.constants, "")})
+        packing = self.packing and self.packing._without_contents()
+        return self.model_copy(update={"constants": dict.fromkeys(self.constants, ""), "packing": packing})
 
     def _line(self, step: Step, layouts: Mapping[int, TensorLayout]) -> str:
         if isinstance(step, TorchStep):

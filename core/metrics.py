@@ -19,6 +19,7 @@ from .space import Value
 from .verdict import Rejection, Replay, SecondWorkload, Status, judged
 
 _LOOKED_AT = (
+    "packing_ms",
     "speedup_compile", "interval_compile", "rejection", "error_fp64", "deterministic", "distributions",
     "trivial_outputs", "special_values", "other_strides", "baselines_ms", "second_workload", "telemetry", "replay",
     "stages_s", "peak_memory_bytes", "workloads",
@@ -50,6 +51,8 @@ class Metrics(BaseModel):
     """Whether both speedups are one: the reference computes as PyTorch does by default."""
     contention: float | None = None
     """Cores that other processes kept busy, where that was too much for reliable metrics."""
+    packing_ms: float | None = None
+    """Median time of packing the weights, once for each set of them; not written where a kernel packs none."""
     replay: Replay | None = None
     """None where nothing was timed, and in a search."""
     workloads: dict[str, Metrics] = Field(default_factory=dict)

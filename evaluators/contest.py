@@ -108,7 +108,8 @@ class ContestPipeline(EvaluationPipeline):
             except Failure as failure:
                 raise self._lost(number, one, failure) from None
             metrics = times.metrics(number, self._device == "cpu")
-            found.append(Evaluation(**{**one.found, **metrics, "peak_memory_bytes": peak_bytes}))
+            metrics |= {"packing": one.checked.packing, "peak_memory_bytes": peak_bytes}
+            found.append(Evaluation(**{**one.found, **metrics}))
         return found
 
     def _watched(self, number: int, one: Entrant) -> Callable[[int], Message]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from ...core import Rejection, Status
 from ..reference.client import ReferenceClient
@@ -20,6 +21,16 @@ BATCH_SHARE = 1 / 20
 """What the calls of a batch may take together, unless one alone takes more: bytes on a CPU, or a share of a GPU's."""
 COMPARED_ONE_IN = 4
 """Of so many results one is compared, drawn by chance."""
+
+
+def room_for_calls(properties: Mapping[str, Any] | None) -> int:
+    """Return the bytes that the calls of a batch may take, given a GPU's properties, or None for a CPU."""
+    return int(properties["total_memory"] * BATCH_SHARE) if properties else BATCH_BYTES
+
+
+def rule_of_times(on_cpu: bool) -> str:
+    """Return the rule that a process breaks whose times are not those of the evaluator's clock."""
+    return "wrong-times" if on_cpu else "hidden-work"
 
 
 class ReplayTimer:
@@ -44,10 +55,9 @@ class ReplayTimer:
         self._seeds = seeds
         self._graph = graph
         self._draw = draw
-        properties = None if on_cpu else reference_client.properties
-        self._room = int(properties["total_memory"] * BATCH_SHARE) if properties else BATCH_BYTES
+        self._room = room_for_calls(None if on_cpu else reference_client.properties)
         self._on_cpu = on_cpu
-        self._rule = "wrong-times" if on_cpu else "hidden-work"
+        self._rule = rule_of_times(on_cpu)
         self._clock = OutsideClock(None if on_cpu else reference_client.idle, lambda: replayer.go(empty=True)[1])
         self._made: dict[int, int] = {}  # calls by seed
         self._timed_together = False

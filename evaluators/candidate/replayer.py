@@ -66,6 +66,7 @@ class Replayer(CandidateProcess):
         self._bytes: dict[int, int] = {}
         self._prepared: int | None = None
         self._remembering: set[int] = set()
+        self._packing_bytes: dict[int, int] = {}
         self._weights: tuple[int, str | None] | None = None  # those that the process has
         self._inputs: int | None = None  # the seed of those that it has, for timed calls
 
@@ -85,6 +86,8 @@ class Replayer(CandidateProcess):
         except OSError:
             return "a plan without its constants"
         self._bytes[number] = _bytes_of(recorded.plan)
+        if recorded.plan.packing is not None:
+            self._packing_bytes[number] = _made_bytes(recorded.plan.packing)
         self._workers.help_worker(self.worker)
         request = {"plan": str(plan), "constants": recorded.constants, "path": str(constants)}
         return self.ask(LoadedPlan, self._limits.compile_s, "load_plan", number=number, **request).reason
@@ -137,6 +140,16 @@ class Replayer(CandidateProcess):
         """Return the torch operators of one call."""
         self._prepare_one(reference_client, number, seed, None, watch=False)
         return self.ask(ReplayedOperators, self._limits.call_s, "operators").operators
+
+    def packing_bytes(self, number: int) -> int:
+        """Return what the steps of a plan's packing return, in bytes; 1 or more."""
+        return self._packing_bytes[number]
+
+    def prepare_packing(self, number: int, calls: int) -> None:
+        """Prepare to pack the weights that the process has so many times."""
+        reason = self.ask(LoadedPlan, self._limits.compile_s, "prepare_packing", number=number, calls=calls).reason
+        if reason is not None:
+            raise Failure(Status.RUNTIME_ERROR, self.failed(reason))
 
     def prepare_timed(
         self,
@@ -294,3 +307,8 @@ def _bytes_of(plan: LaunchPlan) -> int:
     inputs = [plan.layouts[number].bytes for number in plan.inputs if isinstance(number, int)]
     steps = [step for step in plan.steps if isinstance(step, TorchStep) and step.operator in ALLOCATIONS]
     return max(1, sum(inputs) + sum(layout.bytes for step in steps for layout in step.layouts))
+
+
+def _made_bytes(packing: LaunchPlan) -> int:
+    steps = [step for step in packing.steps if isinstance(step, TorchStep)]
+    return max(1, sum(layout.bytes for step in steps for layout in step.layouts))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ...core import Config, Correctness, Rejection, Replay, Status
+from ...core import Config, Correctness, Measurement, Rejection, Replay, Status
 from ...core.launch_plan import LaunchPlan
 from ..correctness.distributions import OTHER_NUMBERS, OTHER_WEIGHTS
 from ..workers.channel import Message
@@ -110,6 +110,10 @@ class VerifiedConfig:
     """Whether it is timed by replaying its launch plan; None where that was not tried."""
     launches: dict[str, int] = field(default_factory=dict)
     """Of a replayed plan: launches by kernel."""
+    packs: bool = False
+    """Whether its plan packs weights, once for each set of them."""
+    packing: Measurement | None = None
+    """How long that takes, where it was timed."""
 
     @property
     def replayed(self) -> bool:

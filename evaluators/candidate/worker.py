@@ -29,7 +29,7 @@ from ..timing.timed_calls import TimedCalls
 from ..workers import tensor_ipc
 from ..workers.channel import Channel, Message
 from ..workers.memory import release_cache
-from ..workers.modules import ProblemModule, construct, load, outputs_of, weights_of
+from ..workers.modules import ProblemModule, construct, load, load_weights, outputs_of, weights_of
 from ..workers.request_loop import GPU_FAULTS, Handler, describe, serve_requests, text_of
 
 _REQUESTS = (
@@ -153,9 +153,8 @@ class CandidateWorker:
                 return {"read": False}
         elif Path(path).exists():
             state = torch.load(path, map_location=self.device)
-        if state is not None:
-            torch.nn.Module.load_state_dict(self.models[serial], state)
-            self._synchronize()  # the memory is written again for the next weights
+        load_weights(self.models[serial], state)
+        self._synchronize()  # the memory is written again for the next weights
         return {"read": True}
 
     def run(
@@ -232,10 +231,11 @@ class CandidateWorker:
 
         current = self.models[serial]
         model = construct(lambda: type(current)(*self.problem.init_inputs()), self.device, seed=0).to(self.device)
-        torch.nn.Module.load_state_dict(model, torch.nn.Module.state_dict(current))
-        recorder, inputs = Recorder(), self.inputs.fill(draw(self.problem, seed))  # as timed calls have them
+        packing, state = Recorder(), torch.nn.Module.state_dict(current)
+        recorder, inputs = Recorder(packing), self.inputs.fill(draw(self.problem, seed))  # as timed calls have them
         start, earlier = time.perf_counter(), []
         try:
+            packing.record_packing(model, lambda: load_weights(model, state), state)
             for _ in range(CALLS_BEFORE):
                 earlier.append(launches_of(lambda: model(*inputs)))
                 self._synchronize()
@@ -247,7 +247,7 @@ class CandidateWorker:
         launches = sorted((one.code, one.grid) for one in recorded.launches())
         changing = any(one != launches for one in earlier[1:])
         Path(plan).write_text(recorded.model_dump_json())
-        constant = tensor_ipc.write(list(recorder.constants.values()), Path(constants))
+        constant = tensor_ipc.write([*recorder.constants.values(), *recorder.packing_constants], Path(constants))
         return {"reason": None, "changing": changing, "constants": constant}
 
     def _counted(self, call: Callable[[], object]) -> Message:

@@ -18,7 +18,7 @@ from ..candidate.worker import stage_of
 from ..correctness.distributions import with_other_strides
 from ..languages.base import LanguageSupport, Launch, UntraceableCall, imported_supports
 from ..workers.channel import Channel, Message
-from ..workers.modules import ProblemModule, load, outputs_of
+from ..workers.modules import ProblemModule, load, load_weights, outputs_of
 from ..workers.request_loop import describe, serve_requests
 from .fake_device import move, pretend
 from .trace import Trace, recording
@@ -109,6 +109,7 @@ class CompileWorker:
             self._capture_launches()  # of a language that only this source imports
             model = module.ModelNew(*problem.init_inputs())
             move(model, self._device)
+            load_weights(model)  # what packs them is compiled, too
             inputs = [value.clone() if isinstance(value, torch.Tensor) else value for value in originals]
             self._trace.add("forward", _flags(), inputs)
             result = model(*inputs)

@@ -116,6 +116,7 @@ class EvaluationPipeline:
                 found["message"] = PRUNED.format(search.prune_factor)
             else:
                 self._recheck(asked, checked)
+            found["packing"] = checked.packing
             if not quick:
                 self._require_possible(reference_client, times.candidates[0])
                 if not checked.replayed:
@@ -175,6 +176,7 @@ class EvaluationPipeline:
 
     def _recheck(self, asked: Verification, checked: VerifiedConfig) -> None:
         asked.recheck(checked)
+        asked.time_packing(checked)
         asked.release()
         if not checked.replayed:
             asked.prove(checked)  # again: its own work may have become torch's
@@ -269,6 +271,7 @@ class EvaluationPipeline:
             found[config] = Evaluation(
                 **fields,
                 correctness=one.correctness,
+                packing=one.packing,
                 compile_s=one.compile_s,
                 kernel_profile=profiles.get(config),
             )

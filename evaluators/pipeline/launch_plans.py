@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ...core import Rejection, Replay, Status
+from ..candidate.packing_timer import PackingTimer
 from ..candidate.replay_timer import ReplayTimer
 from ..candidate.replayer import Replayer
 from ..candidate.responses import BatchOutputs
@@ -68,10 +69,21 @@ class LaunchPlans:
         with pair.stage("replay check"), _of(checked):
             if reason is None:
                 reason = self._differs(checked, plan)
-            checked.replay = Replay(replayed=reason is None, reason=reason or "", steps=tuple(recorded.plan.lines()))
+            steps = tuple(recorded.plan.all_lines())
+            checked.replay = Replay(replayed=reason is None, reason=reason or "", steps=steps)
+            checked.packs = recorded.plan.packing is not None
             if reason is None:
                 checked.launches = dict(Counter(recorded.plan.codes[one.code].name for one in recorded.plan.launches()))
                 self._prove(checked)
+
+    def time_packing(self, checked: VerifiedConfig) -> None:
+        """Time what packs the weights of a replayed plan, if anything does."""
+        if not (checked.replayed and checked.packs):
+            return
+        pair = self._pair
+        timer = PackingTimer(self._replayer, pair.reference_client, pair.on_cpu)
+        with pair.stage("packing"), _of(checked):
+            checked.packing = timer.measured(checked)
 
     def timer(self, checked: VerifiedConfig) -> ReplayTimer:
         """Return the timer of a plan that was replayed; it compares results of what it times."""

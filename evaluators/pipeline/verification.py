@@ -163,6 +163,10 @@ class Verification(Pair):
             with self.stage("recheck"):
                 self.client.recheck(self.reference_client, checked)
 
+    def time_packing(self, checked: VerifiedConfig) -> None:
+        """Time what packs the weights of a replayed config, apart from its calls; `checked.packing` says how long."""
+        self._plans.time_packing(checked)
+
     def profile(self, checked: VerifiedConfig) -> KernelProfile | None:
         """Profile one call and check that the candidate's own kernel ran; None in a search."""
         if self.quick:

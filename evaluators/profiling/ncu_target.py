@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ..workers.modules import ProblemModule, load
+from ..workers.modules import ProblemModule, load, load_weights
 
 WARM_UPS = 2
 
@@ -28,6 +28,7 @@ def main(request: dict[str, Any]) -> None:
     torch.manual_seed(request["seed"])
     model = load("kernelwright_candidate", Path(request["kernel"])).ModelNew(*problem.init_inputs()).to(device)
     inputs = problem.inputs(request["seed"])
+    load_weights(model)
     with torch.no_grad():
         for _ in range(WARM_UPS):
             model(*inputs)

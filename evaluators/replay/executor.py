@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.launch_plan import LaunchPlan, LaunchStep, ParallelStep, TensorLayout, TorchStep
+from ..correctness.side_effects import WrittenWeights
 from ..workers.one_thread import OneThread
 from .c_arguments import CArguments
 from .code import Launcher, fits, load_together
@@ -34,12 +35,23 @@ class PlanExecutor:
     """A checked and compiled plan; call it with inputs and weights.
 
     Raises `UnplannableCall` where the plan contains anything but launches and allowed operators over its own tensors.
-    `folder` keeps compiled code; `constants` are the tensors that the plan names so.
+    `folder` keeps compiled code; `constants` are the tensors that the plan names so. `packing` executes the plan's own
+    one of that name.
     """
 
-    def __init__(self, plan: LaunchPlan, constants: Mapping[int, Any], folder: Path, device: str) -> None:
+    def __init__(
+        self,
+        plan: LaunchPlan,
+        constants: Mapping[int, Any],
+        folder: Path,
+        device: str,
+        packing: PlanExecutor | None = None,
+    ) -> None:
         check_references(plan)
         self.plan = plan
+        self.packing = packing
+        self.packed: dict[int, Any] = {}
+        """What `packing` made of the weights, by number."""
         self._device = device
         self.constants = constants
         self._first = {number: tensor.clone() for number, tensor in constants.items()}
@@ -59,7 +71,7 @@ class PlanExecutor:
 
         Memory that the plan only allocates is what `reserve` made for this place, or new without one.
         """
-        tensors: dict[int, Any] = dict(self.constants)
+        tensors: dict[int, Any] = {**self.constants, **self.packed}
         if place is not None:
             tensors.update(self._reserved[place])
         for given, value in zip(self.plan.inputs, inputs, strict=True):
@@ -74,6 +86,27 @@ class PlanExecutor:
         if self.plan.returns == "tensor":
             return outputs[0]
         return tuple(outputs) if self.plan.returns == "tuple" else outputs
+
+    def pack(self, weights: Mapping[str, Any]) -> None:
+        """Make `packed` of weights that fit: before the first call, and again where there are others.
+
+        It stays in the same memory. Raises `UnplannableCall`.
+        """
+        if self.packing is None:
+            return
+        self.packing.reserve(1)
+        before = WrittenWeights(weights)
+        made = self.packing([], weights, 0)
+        if written := before.names():
+            raise UnplannableCall(f"what packs its weights writes to {written[0]}; it must make tensors of its own")
+        for number, tensor in zip(self.plan.packed, made, strict=True):
+            layout = self.plan.layouts[number]
+            if layout_of(tensor).model_copy(update={"offset": 0}) != layout:
+                raise UnplannableCall(f"what packs its weights makes another tensor than {layout}")
+            if number not in self.packed:
+                self.packed[number] = self._new(layout)
+            self.packed[number].copy_(tensor)
+        self.packing.release()
 
     def captured(self, inputs: Sequence[Any], weights: Mapping[str, Any]) -> Callable[[], Any]:
         """Return the plan as a CUDA graph on these tensors: each call runs it on what they contain then.
@@ -121,6 +154,8 @@ class PlanExecutor:
         """Free the memory that is reserved."""
         self._reserved.clear()
         self._spoiled.clear()
+        if self.packing is not None:
+            self.packing.release()
 
     def _new(self, layout: TensorLayout) -> Any:
         import torch
@@ -226,9 +261,15 @@ def check_references(plan: LaunchPlan) -> None:
     if not all(isinstance(given, int) or (isinstance(given, dict) and [*given] == ["value"]) for given in plan.inputs):
         raise UnplannableCall("an input that is neither a tensor nor a value")
     numbers = [*(one for one in plan.inputs if isinstance(one, int)), *plan.weights.values(), *plan.constants]
+    numbers += plan.packed
     known = {*numbers}
     if len(known) != len(numbers) or not known <= plan.layouts.keys():
         raise UnplannableCall("inputs, weights and constants without a number and a layout of their own")
+    packing = plan.packing
+    if len(plan.packed) != (len(packing.outputs) if packing else 0) or (
+        packing and (packing.inputs or packing.packing)
+    ):
+        raise UnplannableCall("what packs its weights is not a plan that makes tensors of weights alone")
     for step in plan.steps:
         if isinstance(step, TorchStep):
             _require_known(numbers_in([step.args, list(step.kwargs.values())]), known, step.operator)

@@ -18,7 +18,9 @@ def loaded_plan(text: str, described: Sequence[Message], path: Path, folder: Pat
     folder.mkdir(exist_ok=True)
     try:
         plan = LaunchPlan.model_validate_json(text)
-        return PlanExecutor(plan, read_constants(plan, described, path, device), folder, device)
+        call, *packing = read_constants(plan, described, path, device)
+        executors = [PlanExecutor(plan.packing, packing[0], folder, device)] if plan.packing else []
+        return PlanExecutor(plan, call, folder, device, *executors)
     except UnplannableCall as reason:
         return str(reason)
     except Exception as error:  # what another process wrote may be anything

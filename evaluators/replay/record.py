@@ -8,17 +8,21 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from ...core.launch_plan import KernelCode, LaunchPlan, LaunchStep, ParallelStep, Step, TensorLayout, TorchStep
+from ...core.launch_plan import KernelCode, LaunchPlan, LaunchStep, TorchStep
 from ..languages.base import imported_supports
 from ..workers.modules import form_of, weights_of
+from .executor import ALLOCATIONS
 from .operators import BROUGHT, changes_layout
-from .values import UnplannableCall, digest_of, encode, layout_of
+from .turns import Place, Recorded, Turns
+from .values import UnplannableCall, digest_of, encode, layout_of, numbers_in
 
 MAX_CONSTANT_BYTES = 1 << 28
 """Constants, such as tables computed when the model is constructed, together."""
 _AS_STRIDED = "aten.as_strided.default"
+_COPY = "aten.copy_.default"
 
 
 def launches_of(call: Callable[[], object]) -> list[tuple[str, tuple[int, ...]]]:
@@ -39,52 +43,99 @@ def launches_of(call: Callable[[], object]) -> list[tuple[str, tuple[int, ...]]]
 
 
 class Recorder:
-    """Collects the steps of one call; `record` runs it."""
+    """Collects the steps of one call; `record` runs it.
 
-    def __init__(self) -> None:
+    What `packing` recorded made tensors of the weights, that the call may use like weights.
+    """
+
+    def __init__(self, packing: Recorder | None = None) -> None:
+        self._packing = packing
+        self._packed: dict[int, int] = {}  # numbers of tensors that it made, and those that it gave them
         self._main = threading.get_ident()
         self._lock = threading.RLock()
         self._kept: list[Any] = []  # storages, so that no address is used twice
         self._views: dict[tuple[Any, ...], int] = {}
         self._bases: dict[int, int] = {}
-        self._layouts: dict[int, TensorLayout] = {}
+        self._places: dict[int, Place] = {}
         self._next = 0
+        self._fixed = 0
         self._codes: dict[str, KernelCode] = {}
-        self._steps: list[Step] = []
-        self._threads: list[int | None] = []
+        self._steps: list[Recorded] = []
+        self._scratch: set[int] = set()  # storages that were allocated, and not used yet
         self._failed: str | None = None
         self.constants: dict[int, Any] = {}
         """Tensors that existed before the call, beside inputs and weights, by number."""
+        self.packing_constants: Sequence[Any] = ()
+        """The same of the plan's packing, in the order of that plan."""
 
     def record(self, model: Any, inputs: Sequence[Any]) -> LaunchPlan:
         """Run one call and return its plan. Raises `UnplannableCall` with the reason where there is none."""
+        given = [self._input(value) for value in inputs]
+        weights = self._weights(model)
+        result = self._run(lambda: model(*inputs))
+        returned = list(result) if type(result) in (tuple, list) else [result]
+        outputs = [self._output(tensor) for tensor in returned]
+        self._kept.clear()  # the contexts of the run refer to this object, and it to them
+        plan = self._plan(given, weights, outputs, form_of(result))
+        if self._packing is None:
+            return plan
+        if self._packing._failed is not None:
+            raise UnplannableCall(f"where it packs its weights, {self._packing._failed}")
+        packing = self._packing._plan([], self._packing._named, [*self._packed.values()], "tuple")
+        self._packing._kept.clear()
+        if not self._packed:
+            return plan
+        self.packing_constants = [*self._packing.constants.values()]
+        return plan.model_copy(
+            update={"packing": packing, "packed": tuple(map(self._numbers.__getitem__, self._packed))}
+        )
+
+    def record_packing(self, model: Any, load: Callable[[], object], state: Mapping[str, Any]) -> None:
+        """Run what loads the weights of `state` into a model and packs them.
+
+        The recorder of a call on that model takes this one, and makes the plan of both.
+        """
+        weights = self._weights(model)
+        for name, tensor in state.items():  # a hook may read these, and loading copies them
+            self._views.setdefault(self._key(tensor), weights[name])
+            self._bases.setdefault(tensor.untyped_storage()._cdata, weights[name])
+            self._kept.append(tensor.untyped_storage())
+        self._run(load)
+
+    def _run(self, call: Callable[[], Any]) -> Any:
         import torch
 
-        self._given = [self._input(value) for value in inputs]
-        weights = {name: self._new(tensor) for name, tensor in weights_of(model).items()}
-        known = self._next
         with contextlib.ExitStack() as stack:
             for support in imported_supports():
                 stack.enter_context(support.recording(self._launched))
             stack.enter_context(torch.no_grad())
             stack.enter_context(self._operators())
-            result = model(*inputs)
-        returned = list(result) if type(result) in (tuple, list) else [result]
-        outputs = tuple(self._output(tensor) for tensor in returned)
-        self._kept.clear()  # the contexts above refer to this object, and it to them
+            return call()
+
+    def _weights(self, model: Any) -> dict[str, int]:
+        self._named = {name: self._new(tensor) for name, tensor in weights_of(model).items()}
+        self._fixed = self._next
+        return self._named
+
+    def _plan(self, inputs: Sequence[Any], weights: Mapping[str, int], outputs: Sequence[int], form: Any) -> LaunchPlan:
+        """Return what was recorded. Raises `UnplannableCall`."""
         if self._failed is not None:
             raise UnplannableCall(self._failed)
-        steps = _parallel(self._steps, self._threads)
-        named = {*range(known), *self.constants}
+        turns = Turns(self._steps, self._places, {one: code.name for one, code in self._codes.items()}, self._fixed)
+        self._numbers = turns.numbers
+        self.constants = {self._numbers[number]: tensor for number, tensor in self.constants.items()}
+        self.constants = dict(sorted(self.constants.items()))
+        named = {*range(self._fixed), *self.constants, *(self._numbers[one] for one in self._packed)}
+        layouts = {self._numbers[number]: place.layout for number, place in self._places.items()}
         return LaunchPlan(
-            inputs=tuple(self._given),
-            weights=weights,
+            inputs=tuple(inputs),
+            weights=dict(weights),
             constants={number: _digest(tensor) for number, tensor in self.constants.items()},
-            layouts={number: layout for number, layout in self._layouts.items() if number in named},
+            layouts={number: layout for number, layout in sorted(layouts.items()) if number in named},
             codes=self._codes,
-            steps=tuple(steps),
-            outputs=outputs,
-            returns=form_of(result),
+            steps=tuple(turns.steps),
+            outputs=tuple(self._numbers[number] for number in outputs),
+            returns=form,
         )
 
     def _input(self, value: Any) -> Any:
@@ -102,7 +153,7 @@ class Recorder:
         return self._number(tensor)
 
     def _new(self, tensor: Any) -> int:
-        """Number a tensor."""
+        """Number a tensor. An equal view keeps the number that uses of it have: another thread may look it up now."""
         _require_plain(tensor)
         number = self._next
         self._next += 1
@@ -110,20 +161,28 @@ class Recorder:
         if storage._cdata not in self._bases:
             self._bases[storage._cdata] = number
             self._kept.append(storage)
-        self._layouts[number] = layout_of(tensor)
-        self._views[self._key(tensor)] = number
+        self._places[number] = Place(storage._cdata, layout_of(tensor), self._thread)
+        self._views.setdefault(self._key(tensor), number)
         return number
+
+    @property
+    def _thread(self) -> int | None:
+        thread = threading.get_ident()
+        return None if thread == self._main else thread
 
     def _key(self, tensor: Any) -> tuple[Any, ...]:
         layout = (tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype)
         return (tensor.untyped_storage()._cdata, *layout)
 
     def _number(self, tensor: Any) -> int:
-        """Return a tensor's number: of an equal view, of a new view of a known storage, or of a constant."""
+        """Return a tensor's number: of an equal view, of what packing made, of a new view of a known storage, or of a
+        constant."""
         _require_plain(tensor)
         known = self._views.get(self._key(tensor))
         if known is not None:
             return known
+        if self._packing is not None and (made := self._packing._made(tensor)) is not None:
+            return self._new_packed(tensor, made)
         base = self._bases.get(tensor.untyped_storage()._cdata)
         if base is not None:
             return self._view(base, tensor)
@@ -131,20 +190,38 @@ class Recorder:
         self.constants[number] = tensor.detach()
         return number
 
+    def _made(self, tensor: Any) -> int | None:
+        """Return the number of a tensor whose contents this recording made; None for another one, and for scratch
+        memory that it only allocated."""
+        storage = tensor.untyped_storage()._cdata
+        base = self._bases.get(storage)
+        return None if base is None or base < self._fixed or storage in self._scratch else self._number(tensor)
+
+    def _new_packed(self, tensor: Any, made: int) -> int:
+        if any(not stride and extent > 1 for stride, extent in zip(tensor.stride(), tensor.shape, strict=True)):
+            raise UnplannableCall("what `prepare` expanded; make it contiguous there")
+        number = self._new(tensor.detach())
+        place = self._places[number]
+        self._places[number] = replace(place, layout=place.layout.model_copy(update={"offset": 0}))
+        self._packed[number] = made
+        return number
+
     def _view(self, base: int, tensor: Any) -> int:
         """Add a view that no operator made, such as `tensor.data`."""
         layout = layout_of(tensor)
-        if layout.dtype != self._layouts[base].dtype:
+        if layout.dtype != self._places[base].layout.dtype:
             raise UnplannableCall("a view of another dtype")
         number = self._new(tensor.detach())
         arguments = ({"tensor": base}, list(layout.shape), list(layout.strides), layout.offset)
-        self._append(TorchStep(operator=_AS_STRIDED, args=arguments, results=(number,), layouts=(layout,)))
+        step = TorchStep(operator=_AS_STRIDED, args=arguments, results=(number,), layouts=(layout,))
+        self._append(step, free=True)
         return number
 
-    def _append(self, step: Step) -> None:
-        thread = threading.get_ident()
-        self._steps.append(step)
-        self._threads.append(None if thread == self._main else thread)
+    def _append(self, step: TorchStep | LaunchStep, free: bool = False) -> None:
+        self._steps.append(Recorded(step, self._thread, free))
+
+    def _used(self, *forms: Any) -> None:
+        self._scratch -= {self._places[number].storage for number in numbers_in(list(forms))}
 
     def _launched(self, code: KernelCode, arguments: Sequence[Any], grid: Sequence[int] = ()) -> None:
         """Add a launch; called by the languages, from any thread."""
@@ -154,6 +231,7 @@ class Recorder:
             except UnplannableCall as reason:
                 self._failed = self._failed or f"{code.name} is launched with {reason}"
                 return
+            self._used(*encoded)
             self._codes[code.digest] = code
             self._append(LaunchStep(code=code.digest, arguments=encoded, grid=tuple(grid)))
 
@@ -206,12 +284,22 @@ class Recorder:
         try:
             encoded = tuple(encode(value, self._number) for value in args)
             named = {key: encode(value, self._number) for key, value in kwargs.items()}
+            if name == _COPY and encoded[0] == encoded[1]:
+                return  # a weight that is loaded
             numbers = tuple(self._new(one) for one in results)
         except UnplannableCall as reason:
             self._failed = self._failed or f"{name} with {reason}"
             return
+        allocates = name in ALLOCATIONS
+        known = not {self._bases[one.untyped_storage()._cdata] for one in results} & {*numbers}
+        view = known and not any(one.alias_info and one.alias_info.is_write for one in func._schema.arguments)
+        if allocates:
+            self._scratch |= {one.untyped_storage()._cdata for one in results}
+        elif not view:
+            self._used(encoded, *named.values())
         layouts = tuple(layout_of(one) for one in results)
-        self._append(TorchStep(operator=name, args=encoded, kwargs=named, results=numbers, layouts=layouts))
+        step = TorchStep(operator=name, args=encoded, kwargs=named, results=numbers, layouts=layouts)
+        self._append(step, free=allocates or view)
 
 
 def _require_plain(tensor: Any) -> None:
@@ -227,38 +315,6 @@ def _unseen() -> Any:
 
     with _disable_current_modes():
         yield
-
-
-def _parallel(steps: Sequence[Step], threads: Sequence[int | None]) -> list[Step]:
-    """Join launches of the same kernel on the same tensors where some came from other threads, in a fixed order."""
-    found: list[Step] = []
-    group: list[LaunchStep] = []
-    elsewhere = False
-
-    def close() -> None:
-        if len(group) > 1 and elsewhere:
-            found.append(ParallelStep(launches=tuple(sorted(group, key=lambda one: repr(one.arguments)))))
-        else:
-            found.extend(group)
-        group.clear()
-
-    for step, thread in zip(steps, threads, strict=True):
-        if isinstance(step, LaunchStep):
-            if group and (step.code, _tensors(step)) != (group[0].code, _tensors(group[0])):
-                close()
-                elsewhere = False
-            group.append(step)
-            elsewhere = elsewhere or thread is not None
-        else:
-            close()
-            elsewhere = False
-            found.append(step)
-    close()
-    return found
-
-
-def _tensors(step: LaunchStep) -> list[Any]:
-    return [value for value in step.arguments if isinstance(value, dict)]
 
 
 def _digest(tensor: Any) -> str:

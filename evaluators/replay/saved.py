@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +31,18 @@ def save_plan(plan: LaunchPlan, constants: Sequence[Message], path: Path, folder
     Each kernel's code is also written as a file, for reading only. Raises `ResultsError`.
     """
     with contextlib.suppress(OSError, ValueError, UnplannableCall):
-        for code in read_plan(folder / PLAN).codes.values():
+        for code in _codes(read_plan(folder / PLAN)):
             (folder / _file_name(code)).unlink(missing_ok=True)
-    for code in plan.codes.values():
+    for code in _codes(plan):
         write_whole(folder / _file_name(code), code.text, _ADVICE)
     write_whole(folder / DESCRIBED, json.dumps(list(constants)) + "\n", _ADVICE)
     if constants:
         write_whole(folder / CONSTANTS, path.read_bytes(), _ADVICE)
     write_whole(folder / PLAN, plan.model_dump_json(indent=1) + "\n", _ADVICE)
+
+
+def _codes(plan: LaunchPlan) -> Iterator[KernelCode]:
+    return (code for part in plan.parts for code in part.codes.values())
 
 
 def _file_name(code: KernelCode) -> str:
@@ -51,7 +55,8 @@ def read_plan(path: Path) -> LaunchPlan:
     Raises `OSError` or `ValueError` where it is none, and `UnplannableCall` for one that does not fit together.
     """
     plan = LaunchPlan.model_validate_json(_read(path))
-    check_references(plan)
+    for part in plan.parts:
+        check_references(part)
     return plan
 
 
@@ -78,8 +83,7 @@ def saved_constants(folder: Path, plan: LaunchPlan) -> tuple[list[Message], Path
         if constant_bytes(plan) > MAX_CONSTANT_BYTES:
             raise ValueError(TOO_LARGE)
         at = 0
-        for number, digest in plan.constants.items():
-            size = plan.layouts[number].bytes
+        for digest, size in [(one, part.layouts[n].bytes) for part in plan.parts for n, one in part.constants.items()]:
             if hashlib.sha256(read_untrusted_file(path, size, at)).hexdigest() != digest:
                 raise ValueError(f"{CONSTANTS} is not of this plan")
             at += size
@@ -90,7 +94,7 @@ def saved_constants(folder: Path, plan: LaunchPlan) -> tuple[list[Message], Path
 
 def constant_bytes(plan: LaunchPlan) -> int:
     """Return the bytes of a plan's constants together."""
-    return sum(plan.layouts[number].bytes for number in plan.constants)
+    return sum(part.layouts[number].bytes for part in plan.parts for number in part.constants)
 
 
 def _no_plan(folder: Path, error: Exception) -> ResultsError:
@@ -98,15 +102,20 @@ def _no_plan(folder: Path, error: Exception) -> ResultsError:
     return ResultsError(f"no launch plan in {folder}: {told}", "`kernelwright plan --save-plan` writes one")
 
 
-def read_constants(plan: LaunchPlan, described: Sequence[Message], path: Path, device: str) -> Mapping[int, Any]:
-    """Return the plan's constants by number. Raises `UnplannableCall` where they do not fit the plan."""
+def read_constants(plan: LaunchPlan, described: Sequence[Message], path: Path, device: str) -> list[dict[int, Any]]:
+    """Return the constants of each part of a plan by number. Raises `UnplannableCall` where they do not fit it."""
+    if len(described) != sum(len(part.constants) for part in plan.parts):
+        raise UnplannableCall("a plan without its constants")
+    reader, left = Outputs(path), iter(described)
+    return [_constants_of(part, reader, left, device) for part in plan.parts]
+
+
+def _constants_of(part: LaunchPlan, reader: Outputs, left: Iterator[Message], device: str) -> dict[int, Any]:
     import torch
 
-    if len(described) != len(plan.constants):
-        raise UnplannableCall("a plan without its constants")
-    reader, found = Outputs(path), {}
-    for number, description in zip(plan.constants, described, strict=True):
-        layout = plan.layouts.get(number)
+    found = {}
+    for number in part.constants:
+        layout, description = part.layouts.get(number), next(left)
         if layout is None or description["shape"] != list(layout.shape) or not description["stored"]:
             raise UnplannableCall("a constant without memory of its own for every element")
         like = torch.empty(layout.shape, dtype=dtype_of(layout), device=device)

@@ -33,7 +33,7 @@ from .executor import SPOILED, PlanExecutor, bytes_of
 from .loaded import loaded_plan, not_a_plan
 from .values import UnplannableCall
 
-_REQUESTS = ("load_plan", "prepare", "go", "outputs", "operators", "release")
+_REQUESTS = ("load_plan", "prepare", "prepare_packing", "go", "outputs", "operators", "release")
 
 
 def serve(channel: Channel, options: Message) -> None:
@@ -58,6 +58,7 @@ class ReplayWorker:
         self._folder = Path.cwd() / "plans"
         self._plans: dict[int, PlanExecutor] = {}
         self._weights: dict[str, Any] = {}
+        self._packed: set[int] = set()  # plans that have packed these
         self._first: dict[str, Any] = {}
         self._inputs: list[list[Any]] = []
         self._factors: Any = None
@@ -134,6 +135,7 @@ class ReplayWorker:
         executor = self._plans[number]
         try:
             executor.require_fit(self._inputs[calls[0][0] or 0], self._weights)
+            self._pack(number, executor)
         except UnplannableCall as reason:
             return {"reason": str(reason)}
         except Exception as error:  # what another process wrote may be anything
@@ -148,6 +150,23 @@ class ReplayWorker:
         self._batch = batch
         self._clock.settle()  # else the first call would, on the clock of the evaluator
         return {"reason": None, "remembers": remembers}
+
+    def prepare_packing(self, number: int, calls: int) -> Message:
+        """Lay out a batch that packs the weights again; `reason` says why there is none. They are packed already."""
+        packing = self._plans[number].packing
+        if packing is None:
+            return {"reason": "its plan packs no weights"}
+        packing.reserve(calls)
+        self._batch = _Batch(number, packing, [()] * calls)
+        self._clock.graph = False
+        self._clock.settle()
+        return {"reason": None}
+
+    def _pack(self, number: int, executor: PlanExecutor) -> None:
+        """Let a plan pack the weights, if they are new to it."""
+        if number not in self._packed:
+            executor.pack(self._weights)
+            self._packed.add(number)
 
     def _laid_out(
         self, executor: PlanExecutor, calls: Sequence[Sequence[int | None]], restored: Sequence[str]
@@ -225,6 +244,7 @@ class ReplayWorker:
     def _take(self, weights: Message | None, inputs: list[Message] | None, factors: Message | None) -> None:
         if weights is not None:
             self._weights, self._first = {}, {}
+            self._packed.clear()
             self._clock.forget()  # graphs contain their addresses
             values = taken(weights["given"], self._device, self._opened, own=True)
             self._weights = dict(zip(weights["names"], values, strict=True))
@@ -267,8 +287,9 @@ class _Batch:
 
     def watch(self, weights: Mapping[str, Any]) -> None:
         """Look for side effects of the first call."""
-        kept = SideEffects([*weights.values(), *self.executor.constants.values()])
-        self._watched = SideEffects(self.inputs[0]), WrittenWeights(weights), kept
+        packed = {f"what prepare made ({number})": one for number, one in self.executor.packed.items()}
+        kept = SideEffects([*weights.values(), *packed.values(), *self.executor.constants.values()])
+        self._watched = SideEffects(self.inputs[0]), WrittenWeights({**weights, **packed}), kept
         poison(list(self.inputs[0]))
 
     def seen(self) -> Message:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
+
+PREPARE = "prepare"
+"""The method of a kernel's class that packs its weights, once after they are loaded."""
 
 
 def load(name: str, path: Path) -> ModuleType:
@@ -70,6 +74,26 @@ def construct(make: Callable[[], Any], device: str, seed: int) -> Any:
     else:  # torch.manual_seed stores a stack trace for each kind of device, which takes longer than drawing
         torch.default_generator.manual_seed(seed)
     return make()
+
+
+def load_weights(model: Any, state: Mapping[str, Any] | None = None) -> None:
+    """Load weights into a candidate's model, or its own again, and let it pack them: by its hooks, and by `prepare`.
+
+    `prepare` is a method of its class that takes no arguments; one that takes some is something else.
+    """
+    import torch
+
+    module = torch.nn.Module
+    with torch.no_grad():
+        module.load_state_dict(model, module.state_dict(model) if state is None else state)
+        prepare = getattr(model, PREPARE, None)
+        if callable(prepare) and not _requires_arguments(prepare):
+            prepare()
+
+
+def _requires_arguments(function: Callable[..., Any]) -> bool:
+    given = inspect.signature(function).parameters.values()
+    return any(one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD) for one in given)
 
 
 def _to(value: Any, device: str) -> Any:

@@ -1,0 +1,189 @@
+"""Brings a recording into an order that does not depend on how the threads of the candidate took turns.
+
+While a pool launches parts of a kernel, the calling thread goes on: it makes views and allocates the next parts. So the
+order of such steps, the numbers of their tensors and which thread was the first to see a view differ from call to call,
+where what the call does is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...core.launch_plan import LaunchStep, ParallelStep, Step, TensorLayout, TorchStep
+from .values import numbers_in
+
+_UNORDERED = 1 << 40
+"""The place of a tensor that another thread was the first to see, among those that have one."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A step as it was recorded: by which thread, None for the calling one. A `free` one computes nothing: it makes a
+    view or allocates, so it can be done earlier."""
+
+    step: TorchStep | LaunchStep
+    thread: int | None
+    free: bool = False
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a tensor lies: its storage, its layout there, and the thread that numbered it, None for the calling one."""
+
+    storage: int
+    layout: TensorLayout
+    thread: int | None
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The elements of the storage from its first to behind its last."""
+        extents = zip(self.layout.shape, self.layout.strides, strict=True)
+        last = sum((extent - 1) * stride for extent, stride in extents) if self.layout.elements else -1
+        return self.layout.offset, self.layout.offset + last + 1
+
+    def overlaps(self, other: Place) -> bool:
+        """Return whether they may have memory in common; of two dtypes one cannot tell."""
+        if self.storage != other.storage:
+            return False
+        (low, high), (its_low, its_high) = self.span, other.span
+        return self.layout.dtype != other.layout.dtype or (low < its_high and its_low < high)
+
+
+class Turns:
+    """The steps of a recording in their order; `places` has every tensor, `names` those of the kernels by digest.
+
+    `numbers` maps the numbers of tensors to those that they have in `steps`; the first `fixed` ones stay as they are.
+    """
+
+    def __init__(
+        self, recorded: Sequence[Recorded], places: Mapping[int, Place], names: Mapping[str, str], fixed: int
+    ) -> None:
+        self._places, self._names = places, names
+        self._first: dict[int, int] = {}
+        for number, place in places.items():
+            self._first.setdefault(place.storage, number if place.thread is None else _UNORDERED)
+        self._same: dict[int, int] = {}
+        self.steps: list[Step] = []
+        self.numbers = {number: number for number in range(fixed)}
+        self._next = fixed
+        if all(one.thread is None for one in recorded):
+            self.steps += [one.step for one in recorded]
+            self.numbers |= {number: number for number in places}
+            return
+        ordered = [step for stretch in _stretches(recorded) for step in self._ordered(stretch)]
+        for step in ordered:
+            self._number(step)
+        self._add(places)
+        self.steps += [self._renumbered(step) for step in ordered]
+
+    def _ordered(self, stretch: Sequence[Recorded]) -> Iterator[Step]:
+        """Yield the steps between two that compute in torch: views and allocations, then launches."""
+        launches = [one for one in stretch if isinstance(one.step, LaunchStep)]
+        if all(one.thread is None for one in launches):
+            yield from (one.step for one in stretch)
+            return
+        made = [one.step for one in stretch if isinstance(one.step, TorchStep)]
+        main = [one.step for one in stretch if isinstance(one.step, TorchStep) and one.thread is None]
+        own = {self._view(number): number for step in main for number in step.results}
+        others = [step for step in made if step not in main]
+        for step in others:
+            self._same.update({one: own[self._view(one)] for one in step.results if self._view(one) in own})
+        yield from main
+        yield from sorted((one for one in others if one.results[0] not in self._same), key=self._sorted_by)
+        yield from self._together(launches)
+
+    def _together(self, launches: Sequence[Recorded]) -> Iterator[Step]:
+        """Join launches that nothing orders: none of them uses what another one may have written."""
+        levels: list[list[Recorded]] = []
+        for one in launches:
+            level = len(levels)
+            while level and not any(self._conflict(one.step, other.step) for other in levels[level - 1]):
+                level -= 1
+            levels += [[]] if level == len(levels) else []
+            levels[level].append(one)
+        for level in levels:
+            steps = [one.step for one in level if isinstance(one.step, LaunchStep)]
+            if len(steps) > 1 and any(one.thread is not None for one in level):
+                yield ParallelStep(launches=tuple(sorted(steps, key=self._sorted_by)))
+            else:
+                yield from steps
+
+    def _conflict(self, one: Any, other: Any) -> bool:
+        """Return whether a launch may use what another one writes, or repeats it.
+
+        Parts of the same kernel have their tensors at the same positions.
+        """
+        alike = self._names[one.code] == self._names[other.code]
+        if one == other:
+            return True
+        return any(
+            self._places[mine].overlaps(self._places[its]) and not (alike and here == there)
+            for here, form in enumerate(one.arguments)
+            for mine in numbers_in(form)
+            for there, its_form in enumerate(other.arguments)
+            for its in numbers_in(its_form)
+        )
+
+    def _view(self, number: int) -> tuple[int, str]:
+        place = self._places[number]
+        return place.storage, place.layout.model_dump_json()
+
+    def _sorted_by(self, step: Any) -> str:
+        """Return what orders steps of several threads, whatever numbers their tensors were given."""
+        if isinstance(step, TorchStep):
+            return self._told(step.results)
+        return f"{step.code} {[self._told(numbers_in(form)) or form for form in step.arguments]!r}"
+
+    def _told(self, numbers: Iterable[int]) -> str:
+        found = [self._places[number] for number in numbers]
+        return " ".join(f"{self._first[one.storage]:015d} {one.layout.model_dump_json()}" for one in found)
+
+    def _number(self, step: Step) -> None:
+        """Number a step's tensors by their first use."""
+        if isinstance(step, TorchStep):
+            self._add(numbers_in([step.args, list(step.kwargs.values())]))
+            self._add(step.results)
+            return
+        for launch in step.launches if isinstance(step, ParallelStep) else (step,):
+            self._add(numbers_in(launch.arguments))
+
+    def _add(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            kept = self._same.get(number, number)
+            if kept not in self.numbers:
+                self.numbers[kept] = self._next
+                self._next += 1
+            self.numbers[number] = self.numbers[kept]
+
+    def _renumbered(self, step: Step) -> Step:
+        if isinstance(step, ParallelStep):
+            return step.model_copy(update={"launches": tuple(map(self._renumbered, step.launches))})
+        if isinstance(step, LaunchStep):
+            return step.model_copy(update={"arguments": tuple(map(self._form, step.arguments))})
+        given = {
+            "args": tuple(map(self._form, step.args)),
+            "kwargs": {k: self._form(v) for k, v in step.kwargs.items()},
+        }
+        return step.model_copy(update={**given, "results": tuple(self.numbers[one] for one in step.results)})
+
+    def _form(self, form: Any) -> Any:
+        if isinstance(form, list | tuple):
+            return [self._form(item) for item in form]
+        if not isinstance(form, dict):
+            return form
+        return {key: self.numbers[one] if key in ("tensor", "descriptor") else one for key, one in form.items()}
+
+
+def _stretches(recorded: Sequence[Recorded]) -> Iterator[list[Recorded]]:
+    """Yield the steps between those that compute in torch, and each of these alone."""
+    found: list[Recorded] = []
+    for one in recorded:
+        if isinstance(one.step, TorchStep) and not one.free:
+            yield found
+            yield [one]
+            found = []
+        else:
+            found.append(one)
+    yield found
