@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from ..workers.modules import PREPARE
 from .names import Function
 from .values import Values
 
@@ -31,12 +32,26 @@ class Surroundings:
         return False
 
     def in_setup(self, node: ast.AST) -> bool:
-        """Return whether this runs only when the file is loaded or the model is constructed."""
+        """Return whether this runs only when the file is loaded, the model is constructed or its weights are packed."""
         functions = [around for around in self._values.names.surrounding(node) if isinstance(around, Function)]
         if not functions:
             return True
         return len(functions) == 1 and (
-            getattr(functions[0], "name", "") == "__init__" or self._serves_setup(functions[0])
+            getattr(functions[0], "name", "") == "__init__"
+            or self._packs(functions[0])
+            or self._serves_setup(functions[0])
+        )
+
+    def _packs(self, function: Function) -> bool:
+        """Return whether this is the model's method that packs its weights, which nothing in the file calls."""
+        model = self._values.names.parents.get(function)
+        return (
+            isinstance(function, ast.FunctionDef)
+            and function.name == PREPARE
+            and isinstance(model, ast.ClassDef)
+            and model.name == "ModelNew"
+            and len(function.args.args) == 1
+            and not self._values.names.uses(PREPARE)
         )
 
     def _serves_setup(self, function: Function) -> bool:

@@ -52,6 +52,22 @@ def nothing_in(kernel: Kernel) -> None:
     assert [str(one) for one in find_violations(kernel.source, kernel, AllowTorch.GLUE)] == []
 
 
+@pytest.mark.parametrize(
+    ("method", "body", "rules"),
+    [
+        ("prepare(self)", "return x", []),
+        ("prepare(self)", "self.prepare(); return x", ["torch-operator"]),
+        ("prepare(self)", "getattr(self, 'prepare')(); return x", ["torch-operator"]),
+        ("prepare(self, x)", "return x", ["torch-operator"]),
+        ("pack(self)", "return x", ["torch-operator"]),
+    ],
+)
+def test_torch_may_pack_weights_where_no_call_does(method: str, body: str, rules: list[str]) -> None:
+    source = MM.format("x").replace("return x", body)
+    source += f"    def {method}:\n        self.folded = torch.mm(self.one, self.other)\n"
+    assert [one.rule for one in find_violations(source, kernel_of(source), AllowTorch.GLUE)] == rules
+
+
 @pytest.mark.parametrize("snippet", SNIPPETS, ids=lambda s: f"{s.rule}: {s.top} {s.init} {s.body}"[:90])
 def test_a_snippet_breaks_its_rule_and_no_other(snippet: Snippet) -> None:
     ast.parse(snippet.source)
