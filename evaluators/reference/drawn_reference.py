@@ -16,6 +16,9 @@ from ..workers.memory import is_large, release_cache
 from ..workers.modules import ProblemModule, outputs_of
 from .arithmetic import Arithmetic
 
+_OF_WEIGHTS = 0x3C6EF372
+"""Distinguishes the seed of the weights: from the numbers that they are made of, the inputs of a check would follow."""
+
 
 class DrawnReference:
     """What all requests at one workload share; each draws the weights and inputs that it needs.
@@ -68,7 +71,7 @@ class DrawnReference:
         """Draw the weights of a seed, unless they are the current ones."""
         changed = distribution == OTHER_WEIGHTS
         if self.weights != seed or self._weights_changed != changed:
-            self.model, self.weights = vary_constants(self.problem.model(seed), seed), seed
+            self.model, self.weights = vary_constants(self.problem.model(seed ^ _OF_WEIGHTS), seed), seed
             self._weights_changed = changed
             self.models += 1
             if changed:

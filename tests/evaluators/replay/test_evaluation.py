@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from kernelwright.cli.render import beside_reference
 from kernelwright.core import Config, Kernel, PythonKernel, Status, TorchProblem
 from kernelwright.evaluators.candidate.verified import RecordedPlan, VerifiedConfig
 from kernelwright.evaluators.local import LocalEvaluator
@@ -124,6 +125,48 @@ def test_a_kernel_may_write_to_the_weights_that_the_reference_writes_to(
     assert (found.rejection and found.rejection.rule) == rule, found.message
     if rule is None:
         assert found.ok and found.replay is not None and found.replay.replayed, found.message
+
+
+PACKS = """
+    def prepare(self):
+        self.packed = self.weight * 1.0
+
+    def forward"""
+
+
+def packing_kernel(kernel: Kernel) -> Kernel:
+    source = kernel.source.replace("\n    def forward", PACKS).replace("(x, self.weight)", "(x, self.packed)")
+    return PythonKernel.parse(source, "packs")
+
+
+def test_weights_are_packed_once_and_that_is_timed_apart(
+    evaluator: LocalEvaluator, scale_problem: TorchProblem, scale_kernel: Kernel
+) -> None:
+    (found,) = evaluator.evaluate(scale_problem, packing_kernel(scale_kernel), [Config()])
+    assert found.ok and found.replay is not None and found.packing is not None, found.message
+    assert [line.split()[0] for line in found.replay.steps] == ["once", "torch", "launch"]
+    assert found.stages["packing"] > 0 and found.metrics().packing_ms == found.packing.median_ms
+    assert f"packing {found.packing.median_ms:.2g} ms once" in beside_reference(found)
+    assert type(found).model_validate_json(found.model_dump_json()) == found
+
+
+def test_finalists_pack_their_weights_in_one_process(
+    evaluator: LocalEvaluator, scale_problem: TorchProblem, scale_kernel: Kernel
+) -> None:
+    configs = [Config({"BLOCK": size}) for size in (4, 8)]
+    both = evaluator.compare(scale_problem, packing_kernel(scale_kernel), configs)
+    assert all(one.ok and one.packing is not None for one in both)
+
+
+def test_a_call_does_not_write_to_what_was_packed(
+    evaluator: LocalEvaluator, scale_problem: TorchProblem, scale_kernel: Kernel
+) -> None:
+    source = packing_kernel(scale_kernel).source.replace(
+        "        return build",
+        "        self.packed.mul_(1.0).add_(0.0).copy_(self.packed + 1e-7)\n        return build",
+    )
+    (found,) = evaluator.evaluate(scale_problem, PythonKernel.parse(source, "writes"), [Config()])
+    assert found.rejection is not None and found.rejection.rule == "weights-changed", found.message
 
 
 def test_the_plan_alone(evaluator: LocalEvaluator, scale_problem: TorchProblem, scale_kernel: Kernel) -> None:

@@ -7,9 +7,12 @@ from pathlib import Path
 import kernelwright
 import pytest
 import torch
-from kernelwright.core import Config, PythonKernel, Status
+from kernelwright.core import Config, PythonKernel, Status, TorchProblem
 from kernelwright.corpus import find_problem
 from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.evaluators.settings import Settings
+
+from ...conftest import SCALE_PROBLEM
 
 DESCRIPTOR = """
 import torch
@@ -56,3 +59,52 @@ def test_tensor_descriptors_of_the_host_are_replayed() -> None:
     assert found.status is Status.OK, found.message
     assert found.replay is not None and found.replay.replayed, found.replay
     assert any(line.startswith("launch  relu grid") for line in found.replay.steps)
+
+
+PACKS = """
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+
+@triton.jit
+def scale(x, w, y, columns, BLOCK: tl.constexpr):
+    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    row = tl.program_id(0) * columns
+    value = tl.load(x + row + at, at < columns) * tl.load(w + at, at < columns).to(tl.float32)
+    tl.store(y + row + at, value, at < columns)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(features))
+
+    def prepare(self):
+        self.packed = torch.stack([self.weight, -self.weight])[0].contiguous()
+
+    def forward(self, x):
+        y = torch.empty_like(x)
+        scale[(x.shape[0], triton.cdiv(x.shape[1], 256))](x, self.packed, y, x.shape[1], BLOCK=256)
+        return y
+"""
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("graph", [False, True])
+def test_weights_are_packed_once_on_a_gpu(tmp_path: Path, graph: bool) -> None:
+    problem = TorchProblem(id="level1/1_999", name="999_Scale", source=SCALE_PROBLEM)
+    kernel = PythonKernel.parse(PACKS, "packs.py")
+    with LocalEvaluator("cuda", Settings(graph=graph)) as evaluator:
+        (found,) = evaluator.evaluate(problem, kernel, [Config()])
+        assert found.status is Status.OK and found.packing is not None, found.message
+        assert found.packing.method == "CUDA events, L2 flushed"
+        _, plan = evaluator.plan(problem, kernel, tmp_path)
+    assert plan is not None and plan.packing is not None
+    layouts = [plan.layouts[number] for number in (*plan.inputs, *plan.weights.values())]
+    x, weight = (torch.randn(layout.shape, device="cuda") for layout in layouts)
+    with kernelwright.load_plan(tmp_path, device="cuda") as loaded:
+        replay = loaded.captured([x], {"weight": weight})
+        weight.copy_(torch.randn_like(weight))
+        torch.testing.assert_close(replay(), x * weight)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from kernelwright.core import Config, Correctness, Status
 from kernelwright.evaluators.candidate import replay_timer
+from kernelwright.evaluators.candidate.packing_timer import PackingTimer
 from kernelwright.evaluators.candidate.replay_timer import ReplayTimer
 from kernelwright.evaluators.candidate.replayer import Replayer
 from kernelwright.evaluators.candidate.responses import BatchResponse
@@ -106,14 +107,39 @@ class Batches:
     def rejected(self, rule: str, where: str, why: str) -> Failure:
         return replayer({})[0].rejected(rule, where, why)
 
+    def packing_bytes(self, number: int) -> int:
+        return 1 << 26
+
+    def prepare_packing(self, number: int, calls: int) -> None:
+        self.counts.append(calls)
+
+
+def packing_timer(batches: Any) -> PackingTimer:
+    reference: Any = SimpleNamespace()
+    return PackingTimer(batches, reference, True)
+
+
+def test_packing_is_timed_as_often_as_there_is_room() -> None:
+    batches = Batches(really_ms=1.0)
+    taken = packing_timer(batches).measured(checked())
+    assert taken.samples_ms == (1.0,) * 4 and batches.counts == [4]
+
+
+def test_packing_that_takes_longer_than_it_says_is_refused() -> None:
+    with pytest.raises(Failure, match=r"each call took .* ms, but the process that made it reports 1.000 ms"):
+        packing_timer(Batches(really_ms=9.0)).measured(checked())
+
+
+def checked() -> VerifiedConfig:
+    correctness = Correctness(seeds=(1,), max_abs_error=0.0, max_rel_error=0.0, tolerance=1e-4, passed=True)
+    return VerifiedConfig(Config(), 1, correctness, 0.0, weights=1)
+
 
 def timer(batches: Any) -> ReplayTimer:
-    correctness = Correctness(seeds=(1,), max_abs_error=0.0, max_rel_error=0.0, tolerance=1e-4, passed=True)
-    checked = VerifiedConfig(Config(), 1, correctness, 0.0, weights=1)
     reference: Any = SimpleNamespace(written_weights=frozenset())
     numbers = random.Random(3)
     seeds = itertools.repeat(5)
-    return ReplayTimer(batches, reference, checked, seeds, False, True, lambda: numbers.randrange(1 << 31))
+    return ReplayTimer(batches, reference, checked(), seeds, False, True, lambda: numbers.randrange(1 << 31))
 
 
 def test_batches_have_random_lengths_and_a_quarter_of_their_results_is_compared() -> None:
