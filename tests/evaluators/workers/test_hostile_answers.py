@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,6 @@ from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.sandbox.untrusted_files import read_untrusted_file
 from kernelwright.evaluators.workers.memory import FIELD, DeviceMemory
 
-from ...beside import with_launch_plans
 from ...conftest import SCALE_KERNEL, Unguarded, torch_kernel
 from .test_hostile_workers import SHORT, TOP
 
@@ -91,7 +91,7 @@ PLANS = (
 
 @pytest.fixture(scope="module")
 def short() -> Iterator[LocalEvaluator]:
-    with with_launch_plans(), Unguarded(settings=SHORT) as shared:
+    with Unguarded(settings=replace(SHORT, replay_on_cpu=True, require_replay=True)) as shared:
         yield shared
 
 
