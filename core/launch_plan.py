@@ -63,8 +63,8 @@ class KernelCode(_Part):
     name: str = Field(pattern=_IDENTIFIER)
     """The name of the function in the kernel language."""
     kind: Literal["c", "ptx", "tir"]
-    """The form of the text: generated C, PTX, or TileLang's lowered IR of host and device as JSON. The process that
-    executes the plan compiles it."""
+    """The form of the text: PTX, TileLang's lowered IR as JSON, or C that was generated from that. The process that
+    executes the plan compiles it. In a plan that a candidate's process records nothing is C: that may be anything."""
     text: str
     entry: str = Field(pattern=_IDENTIFIER)
     parameters: tuple[str, ...]

@@ -9,12 +9,13 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from ...core import Target
 from .base import CompiledKernel, Counted, LanguageSupport, Launch, Launched, Recorded, UntraceableCall, replaced
 from .c_headers import HEADER, needed_headers, standard_for
 from .tilelang_binaries import kernels_in
-from .tilelang_code import c_argument, c_code, ir_code, name_of
+from .tilelang_code import LoweredKernels, c_argument, name_of
 
 
 class TileLangSupport(LanguageSupport):
@@ -33,6 +34,10 @@ class TileLangSupport(LanguageSupport):
     )
     pinned_classes = (("tilelang.jit.kernel", "JITKernel"),)
     records = (Target.CPU, Target.CUDA)
+
+    def __init__(self) -> None:
+        self._lowered = LoweredKernels()
+        self._names: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
     def prepare(self, device: str) -> None:
         """Compile a CPU's kernels with the headers that they need."""
@@ -70,11 +75,16 @@ class TileLangSupport(LanguageSupport):
 
     def counting(self, counted: Counted) -> contextlib.AbstractContextManager[None]:
         """The function that each compiled kernel holds, however it is called."""
-        return _kernels_hold(lambda kernel, function: counted(name_of(kernel), function))
+        return _kernels_hold(lambda kernel, function: counted(self._name_of(kernel), function))
+
+    def _name_of(self, kernel: Any) -> str:
+        if (name := self._names.get(kernel)) is None:  # which takes as long as many a launch
+            name = self._names[kernel] = name_of(kernel)
+        return name
 
     def recording(self, recorded: Recorded) -> contextlib.AbstractContextManager[None]:
-        """Calls of compiled kernels: for a CPU their generated C, for a GPU their lowered IR; and all arguments."""
-        return _kernels_hold(lambda kernel, function: _reported(kernel, function, recorded))
+        """Calls of compiled kernels: their lowered IR, and all arguments."""
+        return _kernels_hold(lambda kernel, function: _reported(kernel, function, recorded, self._lowered))
 
     def compiled_kernels(self) -> list[CompiledKernel]:
         """Those whose binaries lie in the cache folder, which is the worker's own."""
@@ -88,16 +98,22 @@ class TileLangSupport(LanguageSupport):
 
 @contextlib.contextmanager
 def _kernels_hold(instead: Callable[[Any, Callable[..., Any]], Callable[..., Any]]) -> Iterator[None]:
-    """While inside, compiled kernels run what `instead` makes of a kernel and the function that it holds."""
+    """While inside, compiled kernels run what `instead` makes of a kernel and the function that it holds.
+
+    A function that is not TileLang's own, which a candidate put there, is no launch, and stays as it is.
+    """
     try:
         from tilelang.jit.kernel import JITKernel
     except ImportError:
         yield
         return
 
+    folder = f"{Path(str(sys.modules['tilelang'].__file__)).parent}{os.sep}"
+
     def read(kernel: Any) -> Any:
         function = vars(kernel).get("torch_function")
-        return function and instead(kernel, function)
+        code = getattr(function, "__code__", None)
+        return instead(kernel, function) if code and code.co_filename.startswith(folder) else function
 
     def assign(kernel: Any, function: Any) -> None:
         vars(kernel)["torch_function"] = function
@@ -126,23 +142,27 @@ def _compile_with_needed_headers() -> None:
     LibraryGenerator.compile_lib = compile_lib
 
 
-def _reported(kernel: Any, function: Callable[..., Any], recorded: Recorded) -> Callable[..., Any]:
+def _reported(
+    kernel: Any, function: Callable[..., Any], recorded: Recorded, lowered: LoweredKernels
+) -> Callable[..., Any]:
     """A kernel's function that reports each call."""
     if kernel.target.kind.name == "cuda":
-        return lambda *inputs, **_: _called_on_gpu(kernel, function, inputs, recorded)
+        return lambda *inputs, **_: _called_on_gpu(kernel, function, inputs, recorded, lowered)
 
     def call(*inputs: Any, **more: Any) -> Any:
         result = function(*inputs, **more)
         returned = result if isinstance(result, list | tuple) else [result]
         values = _in_order(kernel, inputs, returned)
-        code, order = c_code(kernel)
-        recorded(code, [c_argument(name, values, kernel) for name in order])
+        code, names = lowered.of(kernel)
+        recorded(code, [c_argument(name, values, kernel) for name in names])
         return result
 
     return call
 
 
-def _called_on_gpu(kernel: Any, function: Callable[..., Any], inputs: Sequence[Any], recorded: Recorded) -> Any:
+def _called_on_gpu(
+    kernel: Any, function: Callable[..., Any], inputs: Sequence[Any], recorded: Recorded, lowered: LoweredKernels
+) -> Any:
     """Call and report a kernel. Its outputs are allocated here: the kernel would allocate them unseen by torch."""
     from torch.utils._python_dispatch import _disable_current_modes
 
@@ -151,7 +171,7 @@ def _called_on_gpu(kernel: Any, function: Callable[..., Any], inputs: Sequence[A
         result = function(*inputs)
         for output, computed in zip(outputs, result if isinstance(result, list | tuple) else [result], strict=False):
             output.copy_(computed)
-        code = ir_code(kernel)
+        code = lowered.of(kernel).code
     recorded(code, _in_order(kernel, inputs, outputs))
     return outputs[0] if len(outputs) == 1 else outputs or None
 

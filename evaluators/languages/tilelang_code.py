@@ -1,21 +1,15 @@
-"""What TileLang makes of a kernel, as launch plans keep it: C for a CPU, lowered IR for a GPU."""
+"""What TileLang makes of a kernel, as launch plans keep it: lowered IR."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from ...core.launch_plan import KernelCode
 from .base import UntraceableCall
-
-_SIGNATURE = re.compile(r"^int32_t (\w+)\(([^)]*)\)\s*\{", re.MULTILINE)
-_C_TYPES = {
-    "int8_t": "int8", "int16_t": "int16", "int32_t": "int32", "int64_t": "int64", "uint8_t": "uint8",
-    "uint32_t": "uint32", "float": "float32", "double": "float64", "bool": "int8", "int": "int32",
-}  # fmt: skip
 
 
 def name_of(kernel: Any) -> str:
@@ -25,43 +19,61 @@ def name_of(kernel: Any) -> str:
     return "kernel"
 
 
-def ir_code(kernel: Any) -> KernelCode:
-    """A kernel for a GPU as the IR of its host and device, lowered so far that it survives JSON."""
-    known = vars(kernel).get("kernelwright_code")
-    if known is not None:
-        return known  # type: ignore[no-any-return]
+class Lowered(NamedTuple):
+    """A kernel's code, and the names of its parameters; on a CPU those of the function that becomes C."""
+
+    code: KernelCode
+    names: list[str]
+
+
+class LoweredKernels:
+    """The code of compiled kernels, lowered here from their IR: what an object reports of its code may be anything."""
+
+    def __init__(self) -> None:
+        self._known: WeakKeyDictionary[Any, tuple[Any, str, Lowered]] = WeakKeyDictionary()
+
+    def of(self, kernel: Any) -> Lowered:
+        """Return a kernel as IR, lowered so far that it survives JSON: for a GPU that of host and device, for a CPU the
+        function that becomes C. Raises `UntraceableCall`.
+        """
+        passes = {str(getattr(name, "value", name)): value for name, value in (kernel.pass_configs or {}).items()}
+        flags = passes.pop("tl.device_compile_flags", None) or []
+        options = (*([flags] if isinstance(flags, str) else flags), *(kernel.compile_flags or ()))
+        function, asked, lowered = self._known.get(kernel, (None, "", None))
+        if lowered is None or function is not kernel.prim_func or asked != repr((passes, options)):
+            lowered = _lowered(kernel, options, passes)
+            self._known[kernel] = kernel.prim_func, repr((passes, options)), lowered
+        return lowered
+
+
+def _lowered(kernel: Any, options: tuple[str, ...], passes: dict[str, Any]) -> Lowered:
     from tilelang import tvm
     from tilelang.engine.lower import lower_to_host_device_ir
 
-    passes = {str(getattr(name, "value", name)): value for name, value in (kernel.pass_configs or {}).items()}
-    flags = passes.pop("tl.device_compile_flags", None) or []
     with tvm.transform.PassContext(opt_level=3, config=passes), kernel.target:
         host, device, *_ = lower_to_host_device_ir(kernel.prim_func, kernel.backend_context)
-    function = kernel.prim_func
+    entry, function, modules = name_of(kernel), kernel.prim_func, {"host": host, "device": device}
+    if kernel.target.kind.name != "cuda":
+        if len(device.functions) != 1:
+            raise UntraceableCall(f"a kernel that becomes {len(device.functions)} functions of C")
+        ((variable, function),) = device.functions.items()
+        entry, modules = str(variable.name_hint), {"device": device}
     code = KernelCode(
         name=name_of(kernel),
         kind="tir",
-        text=json.dumps({"host": tvm.ir.save_json(host), "device": tvm.ir.save_json(device)}),
-        entry=name_of(kernel),
-        parameters=tuple("pointer" if one in function.buffer_map else str(one.dtype) for one in function.params),
-        flags=(*([flags] if isinstance(flags, str) else flags), *(kernel.compile_flags or ())),
+        text=json.dumps({name: tvm.ir.save_json(module) for name, module in modules.items()}),
+        entry=entry,
+        parameters=tuple(_type_of(one, function) for one in function.params),
+        flags=options,
         settings={"passes": passes},
     )
-    vars(kernel)["kernelwright_code"] = code
-    return code
+    return Lowered(code, [str(one.name) for one in function.params])
 
 
-def c_code(kernel: Any) -> tuple[KernelCode, list[str]]:
-    """The C of a kernel for a CPU, and the names of its function's parameters."""
-    text = kernel.get_kernel_source()
-    entry, declared = _SIGNATURE.findall(text)[-1]
-    parameters = [part.replace("__restrict__", "").split() for part in declared.split(",") if part.strip()]
-    names = [words[-1].lstrip("*") for words in parameters]
-    types = ["pointer" if "*" in "".join(words) else _C_TYPES.get(words[-2], words[-2]) for words in parameters]
-    flags = tuple(kernel.compile_flags or ())
-    return KernelCode(
-        name=name_of(kernel), kind="c", text=text, entry=entry, parameters=tuple(types), flags=flags
-    ), names
+def _type_of(parameter: Any, function: Any) -> str:
+    if parameter in function.buffer_map or str(parameter.dtype) == "handle":
+        return "pointer"
+    return {"bool": "int8"}.get(str(parameter.dtype), str(parameter.dtype))
 
 
 def c_argument(name: str, values: Sequence[Any], kernel: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any, cast
 from ..languages.base import imported_supports
 from ..workers.channel import Message
 from ..workers.modules import outputs_of
-from .operator_kinds import COMPUTE, FREE, GATHERS, LAYOUT, LEAVING, LEAVING_KIND, classify
+from .operator_kinds import FREE, GATHERS, LAYOUT, LEAVING, LEAVING_KIND, classify
 from .products import Widened, larger, product_flops, product_of, tensors_in
 
 
@@ -140,8 +140,6 @@ def _describe(func: Any, args: Sequence[Any], kwargs: Message, result: Any, wide
         return None
     name = func.overloadpacket.__name__
     kind, family = classify(name, func.namespace, {tag.name for tag in func.tags}, func.is_view)
-    if kind == LAYOUT and _combines(func, args, kwargs):
-        kind, family = COMPUTE, "reductions"
     formula = flop_registry.get(func.overloadpacket)
     matrix_flops = float(formula(*args, **kwargs, out_val=result)) if formula else product_flops(name, args)
     elements = float(max((math.prod(tensor.shape) for tensor in [*read, *written]), default=0))
@@ -167,15 +165,6 @@ def _moved(family: str, read: Sequence[Any], written: Sequence[Any]) -> float:
     if family == GATHERS and sizes:
         sizes[0] = min(sizes[0], out)
     return float(sum(sizes) + out)
-
-
-def _combines(func: Any, args: Sequence[Any], kwargs: Message) -> bool:
-    """Return whether a copy adds to what is there, or multiplies it: `index_put` and `scatter` may."""
-    if "reduce" in func._overloadname:
-        return True
-    names = [argument.name for argument in func._schema.arguments]
-    given = {**dict(zip(names, args, strict=False)), **kwargs}
-    return bool(given.get("accumulate"))
 
 
 def _left(name: str, tensor: Any) -> Message:

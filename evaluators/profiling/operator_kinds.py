@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 FREE, LAYOUT, COMPUTE, LEAVING_KIND = "free", "layout", "compute", "leaving"
-"""Views and allocation; copies of the same values; everything else; data passed to another library."""
+"""Views and allocation; copies of whole tensors; everything else; data passed to another library."""
 GATHERS = "gathers"
-"""The family of layout operators that look elements up."""
+"""The family of operators that look elements up."""
 
 LEAVING = frozenset({"numpy", "__array__", "tolist", "__reduce_ex__"})
 """Tensor methods after which torch does not see what happens to the data."""
@@ -20,21 +20,20 @@ def _words(text: str) -> frozenset[str]:
 _ALLOCATING = _words(
     """
     empty empty_like empty_strided empty_permuted new_empty new_empty_strided zeros zeros_like new_zeros zero ones
-    ones_like new_ones full full_like new_full fill scalar_tensor arange linspace eye set resize lift lift_fresh detach
-    alias unsafe_view reshape_alias local_scalar_dense rand randn randint uniform normal
+    ones_like new_ones full full_like new_full fill scalar_tensor arange eye lift lift_fresh unsafe_view reshape_alias
     """
 )
+"""Without leading and trailing underscores."""
 _COPYING = _words(
     """
     clone copy to_copy convert_element_type cat stack constant_pad_nd pad reflection_pad1d reflection_pad2d
-    reflection_pad3d replication_pad1d replication_pad2d replication_pad3d index_put index_copy
-    scatter masked_select slice_scatter select_scatter flip roll rot90 repeat repeat_interleave
-    tril triu im2col pixel_shuffle pixel_unshuffle channel_shuffle view_copy expand_copy permute_copy narrow_copy
-    unfold_copy as_strided_copy
+    reflection_pad3d replication_pad1d replication_pad2d replication_pad3d flip roll rot90 repeat pixel_shuffle
+    pixel_unshuffle channel_shuffle view_copy expand_copy permute_copy
     """
 )
+"""Copies of whole tensors, whose places do not depend on data. All that is in neither list is work."""
 _GATHERING = _words("index unsafe_index index_select gather take embedding")
-"""Copies whose places are data: with a table of results they compute any function of few inputs."""
+"""With a table of results they compute any function of few inputs."""
 _FAMILIES = {
     "products": """
         mm addmm bmm baddbmm addbmm mv addmv dot vdot linear matmul ger addr scaled_mm int_mm grouped_mm mkldnn_linear
@@ -78,7 +77,7 @@ def classify(name: str, namespace: str, tags: Collection[str], is_view: bool) ->
     if plain in _COPYING:
         return LAYOUT, LAYOUT
     if plain in _GATHERING:
-        return LAYOUT, GATHERS
+        return COMPUTE, GATHERS
     if plain in _FAMILY_OF:
         return COMPUTE, _FAMILY_OF[plain]
     if "pointwise" in tags:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...core.launch_plan import KernelCode, LaunchPlan, LaunchStep, TensorLayout, TorchStep
@@ -20,12 +20,13 @@ class CArguments:
     Raises `UnplannableCall` where there would be too many functions.
     """
 
-    def __init__(self, plan: LaunchPlan) -> None:
+    def __init__(self, plan: LaunchPlan, codes: Mapping[str, KernelCode]) -> None:
+        """`codes` are the plan's, by digest, as they are compiled."""
         made = [step for step in plan.steps if isinstance(step, TorchStep)]
         self._layouts = plan.layouts | {
             number: layout for step in made for number, layout in zip(step.results, step.layouts, strict=False)
         }
-        self._codes = {digest: code for digest, code in plan.codes.items() if code.kind == "c"}
+        self._codes = {digest for digest, code in codes.items() if code.kind == "c"}
         self._ranges: dict[tuple[str, _Sizes], list[Interval | None]] = {}
         for launch in plan.launches():
             if launch.code in self._codes:
@@ -33,14 +34,14 @@ class CArguments:
         if len(self._ranges) > MAX_COMPILED:
             raise UnplannableCall(f"{len(self._ranges)} sizes of tensors of its kernels, more than {MAX_COMPILED}")
 
-    def functions(self) -> Iterator[tuple[KernelCode, Given]]:
-        """Yield what is to be compiled."""
+    def functions(self) -> Iterator[tuple[str, Given]]:
+        """Yield what is to be compiled: the digest of the plan's code, and what it is given."""
         for digest, sizes in self._ranges:
-            yield self._codes[digest], self._given(digest, sizes)
+            yield digest, self._given(digest, sizes)
 
-    def of(self, launch: LaunchStep) -> Given:
-        """Return what a launch gives, together with all others that share its function."""
-        return self._given(launch.code, self._sizes(launch))
+    def of(self, launch: LaunchStep) -> Given | None:
+        """Return what a launch gives, together with all others that share its function; None where it is not C."""
+        return self._given(launch.code, self._sizes(launch)) if launch.code in self._codes else None
 
     def _given(self, digest: str, sizes: _Sizes) -> Given:
         ranges = self._ranges[digest, sizes]

@@ -11,12 +11,14 @@ from typing import Any
 
 from ...core.launch_plan import LaunchPlan, LaunchStep, ParallelStep, TensorLayout, TorchStep
 from ..correctness.side_effects import WrittenWeights
+from ..profiling.operator_kinds import FREE
 from ..workers.one_thread import OneThread
 from .c_arguments import CArguments
 from .code import Launcher, fits, load_together
 from .generated_c import Given
-from .operators import allowed_operator
+from .operators import allowed_operator, kind_of
 from .threads import Threads
+from .tir_c import generated_c
 from .values import UnplannableCall, argument, dtype_of, layout_of, numbers_in
 
 SPOILED = 0xFF
@@ -71,6 +73,31 @@ class PlanExecutor:
 
         Memory that the plan only allocates is what `reserve` made for this place, or new without one.
         """
+        tensors = self._given(inputs, weights, place)
+        for step in self._steps:
+            step(tensors)
+        outputs = [tensors[number] for number in self.plan.outputs]
+        if self.plan.returns == "tensor":
+            return outputs[0]
+        return tuple(outputs) if self.plan.returns == "tuple" else outputs
+
+    def torch_steps(self, inputs: Sequence[Any], weights: Mapping[str, Any]) -> list[tuple[str, Callable[[], None]]]:
+        """Make a call; return its torch operators, all but allocations and views, by name, each with what repeats it.
+
+        Each works once more on the tensors that it had; what it writes to is a copy. Memory for one call is reserved.
+        """
+        tensors, found = self._given(inputs, weights, 0), []
+        for planned, step in zip(self.plan.steps, self._steps, strict=True):
+            if isinstance(planned, TorchStep) and kind_of(planned.operator) != FREE:
+                written = allowed_operator(planned.operator)._schema.is_mutable
+                used = {one: tensors[one] for one in numbers_in([planned.args, list(planned.kwargs.values())])}
+                kept = {number: one.clone() if written else one for number, one in used.items()}
+                found.append((planned.operator, partial(step, kept)))
+            step(tensors)
+        return found
+
+    def _given(self, inputs: Sequence[Any], weights: Mapping[str, Any], place: int | None) -> dict[int, Any]:
+        """Return the tensors that exist before a call, by number."""
         tensors: dict[int, Any] = {**self.constants, **self.packed}
         if place is not None:
             tensors.update(self._reserved[place])
@@ -80,12 +107,7 @@ class PlanExecutor:
         for name, number in self.plan.weights.items():
             tensors[number] = weights[name]
         self._scratch.clear()
-        for step in self._steps:
-            step(tensors)
-        outputs = [tensors[number] for number in self.plan.outputs]
-        if self.plan.returns == "tensor":
-            return outputs[0]
-        return tuple(outputs) if self.plan.returns == "tuple" else outputs
+        return tensors
 
     def pack(self, weights: Mapping[str, Any]) -> None:
         """Make `packed` of weights that fit: before the first call, and again where there are others.
@@ -178,10 +200,11 @@ class PlanExecutor:
 
     def _loaded(self, folder: Path) -> dict[tuple[str, Given | None], Launcher]:
         """Return what launches each code of the plan, C by what it is given."""
-        self._arguments = CArguments(self.plan)
-        codes = [*self._arguments.functions(), *((code, None) for code in self.plan.codes.values() if code.kind != "c")]
-        launchers = load_together(codes, folder, self._device, self._scratch)
-        return {(code.digest, given): one for (code, given), one in zip(codes, launchers, strict=True)}
+        known = generated_c(self.plan.codes) if self._device == "cpu" else self.plan.codes
+        self._arguments = CArguments(self.plan, known)
+        keys = [*self._arguments.functions(), *((digest, None) for digest, code in known.items() if code.kind != "c")]
+        codes = [(known[digest], given) for digest, given in keys]
+        return dict(zip(keys, load_together(codes, folder, self._device, self._scratch), strict=True))
 
     def _step(self, step: TorchStep | LaunchStep | ParallelStep) -> Callable[[dict[int, Any]], None]:
         if isinstance(step, TorchStep):
@@ -212,7 +235,7 @@ class PlanExecutor:
         return run
 
     def _launch(self, step: LaunchStep) -> Callable[[dict[int, Any]], None]:
-        given = self._arguments.of(step) if self.plan.codes[step.code].kind == "c" else None
+        given = self._arguments.of(step)
         launcher, grid = self._launchers[step.code, given], step.grid
         arguments = [argument(form, self._device) for form in step.arguments]
         return lambda tensors: launcher(grid, [one(tensors) for one in arguments])

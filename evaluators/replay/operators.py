@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from ..profiling.operator_kinds import classify
 from .values import UnplannableCall
 
 BROUGHT = ("aten", "prims")
@@ -48,3 +49,14 @@ def allowed_operator(name: str) -> Any:
     if not returned or not set(returned) <= set(_TENSORS) or changes_layout(found):
         raise UnplannableCall(f"the operator {name}, which does something else than to compute a tensor")
     return found
+
+
+def kind_of(name: str) -> str:
+    """Return the kind of an operator, as `profiling.operator_kinds` has them. Raises `UnplannableCall`."""
+    return kind_and_family(name)[0]
+
+
+def kind_and_family(name: str) -> tuple[str, str]:
+    """Return kind and family of an operator. Raises `UnplannableCall`."""
+    found = allowed_operator(name)
+    return classify(found.overloadpacket.__name__, found.namespace, {tag.name for tag in found.tags}, found.is_view)

@@ -12,6 +12,7 @@ from typing import Any
 
 from ...core.launch_plan import KernelCode
 from .generated_text import body_of
+from .tir_c import passes_of
 from .tir_compile import through_checked_ptx
 from .tir_host import generated_host
 from .values import UnplannableCall
@@ -74,10 +75,7 @@ def load_tir(code: KernelCode) -> Any:
 
 
 def _passes(code: KernelCode) -> dict[str, Any]:
-    passes = code.settings.get("passes", {})
-    for name, value in passes.items():
-        if not re.fullmatch(r"(tl|tirx?)\.\w+", name) or not isinstance(value, bool | int):
-            raise UnplannableCall(f"{code.name}: the pass configuration {name}={value!r}")
+    passes = passes_of(code)
     flags = [one for flag in code.flags for one in flag.split()]
     for flag in flags:
         if not FLAGS.fullmatch(flag):
