@@ -9,7 +9,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...core.launch_plan import KernelCode, LaunchPlan, LaunchStep, TorchStep
 from ..languages.base import imported_supports
@@ -42,15 +42,43 @@ def launches_of(call: Callable[[], object]) -> list[tuple[str, tuple[int, ...]]]
     return sorted(found)
 
 
+class Kept(NamedTuple):
+    """The memory of a tensor that exists before a call, and what it contains then."""
+
+    tensor: Any
+    contents: Any
+
+    @classmethod
+    def of(cls, tensor: Any) -> Kept:
+        """Copy what a tensor's memory contains."""
+        _require_small(tensor.untyped_storage().nbytes())
+        return cls(tensor, tensor.untyped_storage().clone())
+
+    def holds(self, view: Any) -> bool:
+        """Return whether a tensor lies in this memory."""
+        own = self.tensor.untyped_storage()  # alive, so its address is nobody else's
+        return bool(view.untyped_storage().data_ptr() == own.data_ptr())
+
+    def as_it_was(self, view: Any) -> Any:
+        """Return what a tensor in this memory contained."""
+        import torch
+
+        empty = torch.empty(0, dtype=view.dtype, device=view.device)
+        return empty.set_(self.contents, view.storage_offset(), view.shape, view.stride())
+
+
 class Recorder:
     """Collects the steps of one call; `record` runs it.
 
-    What `packing` recorded made tensors of the weights, that the call may use like weights.
+    What `packing` recorded made tensors of the weights, that the call may use like weights. `earlier` is what an
+    earlier call was seen to use beside inputs and weights: of that alone it is certain that this call did not make it.
+    Without it, the call is recorded only to see what it uses.
     """
 
-    def __init__(self, packing: Recorder | None = None) -> None:
+    def __init__(self, packing: Recorder | None = None, earlier: Recorder | None = None) -> None:
         self._packing = packing
         self._packed: dict[int, int] = {}  # numbers of tensors that it made, and those that it gave them
+        self._before = None if earlier is None else [Kept.of(tensor) for tensor in earlier.constants.values()]
         self._main = threading.get_ident()
         self._lock = threading.RLock()
         self._kept: list[Any] = []  # storages, so that no address is used twice
@@ -64,7 +92,9 @@ class Recorder:
         self._scratch: set[int] = set()  # storages that were allocated, and not used yet
         self._failed: str | None = None
         self.constants: dict[int, Any] = {}
-        """Tensors that existed before the call, beside inputs and weights, by number."""
+        self._constants: dict[int, Any] = {}
+        self.constants: dict[int, Any] = {}
+        """Tensors that existed before the call, beside inputs and weights, as they were then, by number in its plan."""
         self.packing_constants: Sequence[Any] = ()
         """The same of the plan's packing, in the order of that plan."""
 
@@ -82,7 +112,6 @@ class Recorder:
         if self._packing._failed is not None:
             raise UnplannableCall(f"where it packs its weights, {self._packing._failed}")
         packing = self._packing._plan([], self._packing._named, [*self._packed.values()], "tuple")
-        self._packing._kept.clear()
         if not self._packed:
             return plan
         self.packing_constants = [*self._packing.constants.values()]
@@ -93,7 +122,7 @@ class Recorder:
     def record_packing(self, model: Any, load: Callable[[], object], state: Mapping[str, Any]) -> None:
         """Run what loads the weights of `state` into a model and packs them.
 
-        The recorder of a call on that model takes this one, and makes the plan of both.
+        The recorder of a call on that model takes this one, and makes the plan of both. `release` it afterwards.
         """
         weights = self._weights(model)
         for name, tensor in state.items():  # a hook may read these, and loading copies them
@@ -101,6 +130,10 @@ class Recorder:
             self._bases.setdefault(tensor.untyped_storage()._cdata, weights[name])
             self._kept.append(tensor.untyped_storage())
         self._run(load)
+
+    def release(self) -> None:
+        """Free the memory that was kept so that no address is used twice."""
+        self._kept.clear()
 
     def _run(self, call: Callable[[], Any]) -> Any:
         import torch
@@ -123,8 +156,8 @@ class Recorder:
             raise UnplannableCall(self._failed)
         turns = Turns(self._steps, self._places, {one: code.name for one, code in self._codes.items()}, self._fixed)
         self._numbers = turns.numbers
-        self.constants = {self._numbers[number]: tensor for number, tensor in self.constants.items()}
-        self.constants = dict(sorted(self.constants.items()))
+        constants = {self._numbers[number]: tensor for number, tensor in self._constants.items()}
+        self.constants = dict(sorted(constants.items()))
         named = {*range(self._fixed), *self.constants, *(self._numbers[one] for one in self._packed)}
         layouts = {self._numbers[number]: place.layout for number, place in self._places.items()}
         return LaunchPlan(
@@ -186,8 +219,14 @@ class Recorder:
         base = self._bases.get(tensor.untyped_storage()._cdata)
         if base is not None:
             return self._view(base, tensor)
+        constant = tensor.detach()
+        if self._before is not None:
+            known = next((one for one in self._before if one.holds(tensor)), None)
+            if known is None:
+                raise UnplannableCall("a tensor that the call makes, and not with torch's operators; make it before")
+            constant = known.as_it_was(tensor)
         number = self._new(tensor.detach())
-        self.constants[number] = tensor.detach()
+        self._constants[number] = constant
         return number
 
     def _made(self, tensor: Any) -> int | None:
@@ -318,7 +357,11 @@ def _unseen() -> Any:
 
 
 def _digest(tensor: Any) -> str:
-    if tensor.numel() * tensor.element_size() > MAX_CONSTANT_BYTES:
-        raise UnplannableCall("a constant tensor of more than 256 MB; compute it in forward")
+    _require_small(tensor.numel() * tensor.element_size())
     with _unseen():
         return digest_of(tensor)
+
+
+def _require_small(size: int) -> None:
+    if size > MAX_CONSTANT_BYTES:
+        raise UnplannableCall("a constant tensor of more than 256 MB; compute it in forward")
