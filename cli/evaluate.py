@@ -49,6 +49,8 @@ def describe_evaluation(verdicts: ProtocolVerdicts, evaluation: Evaluation) -> s
         )
         text += ", which computes as PyTorch does by default" if evaluation.default_is_reference else ""
         text += beside_reference(evaluation)
+    if evaluation.host_us is not None:
+        text += f", the host's work {evaluation.host_us:.3g} us of a call"
     if evaluation.peak_memory_bytes:
         text += f", {gigabytes(evaluation.peak_memory_bytes)} of device memory"
     if evaluation.correctness:

@@ -39,6 +39,9 @@ class Evaluation(BaseModel):
     compile_s: float | None = Field(default=None, ge=0)
     cores_used: float | None = Field(default=None, ge=0)
     """Processor time over wall time while the kernel was timed; None off the CPU."""
+    host_us: float | None = Field(default=None, ge=0)
+    """Microseconds that a call takes the host in the kernel's own process; on a CPU beside its launches and torch's
+    operators, and then part of the times. None where the kernel was not replayed, and in older records."""
     contention: float | None = Field(default=None, ge=0)
     """Cores that other processes kept busy while it was timed, where that makes the metrics unreliable, or the times
     vary too much."""
@@ -175,6 +178,7 @@ class Evaluation(BaseModel):
             interval_compile=(compiled.low, compiled.high) if compiled else None,
             precision=self.precision,
             default_is_reference=self.default_is_reference,
+            host_us=self.host_us,
             contention=self.contention,
             packing_ms=self.packing.median_ms if self.packing else None,
             replay=self.replay,

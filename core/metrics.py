@@ -22,7 +22,7 @@ _LOOKED_AT = (
     "packing_ms",
     "speedup_compile", "interval_compile", "rejection", "error_fp64", "deterministic", "distributions",
     "trivial_outputs", "special_values", "other_strides", "baselines_ms", "second_workload", "telemetry", "replay",
-    "stages_s", "peak_memory_bytes", "workloads",
+    "host_us", "stages_s", "peak_memory_bytes", "workloads",
 )  # fmt: skip
 
 
@@ -49,6 +49,8 @@ class Metrics(BaseModel):
     """How exactly the reference computed."""
     default_is_reference: bool = False
     """Whether both speedups are one: the reference computes as PyTorch does by default."""
+    host_us: float | None = None
+    """Microseconds that a call takes the host; on a CPU part of its time."""
     contention: float | None = None
     """Cores that other processes kept busy, where that was too much for reliable metrics."""
     packing_ms: float | None = None

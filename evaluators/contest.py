@@ -71,6 +71,7 @@ class ContestPipeline(EvaluationPipeline):
             asked.replay(checked, plan)
             entrant = Entrant(client.kernel, asked, checked, compiled, found)
             found |= {"compile_s": checked.compile_s, "replay": checked.replay, "correctness": checked.correctness}
+            found["host_us"] = checked.host_us
             if checked.replayed:
                 found |= self._last_looks(asked, checked, compiled)
                 client.close()

@@ -17,6 +17,7 @@ from ..workers.channel import Message
 from ..workers.client import Worker
 from .process import CandidateProcess
 from .responses import (
+    HostResponse,
     LoadResponse,
     OperatorsResponse,
     OutputsResponse,
@@ -159,6 +160,21 @@ class CandidateClient(CandidateProcess):
         seed = checked.correctness.seeds[0]
         return self.ask(OperatorsResponse, self._limits.call_s, "operators", serial=checked.serial, seed=seed)
 
+    def draw_host(self, checked: VerifiedConfig) -> None:
+        """Draw the inputs of the calls that `host_ms` and `repeat_ms` make. Raises `Failure`, as they do."""
+        seed = checked.correctness.seeds[0]
+        self.ask(Response, self._limits.call_s, "draw_host", serial=checked.serial, seed=seed)
+
+    def host_ms(self) -> float:
+        """Return the milliseconds that a call takes the host; on a CPU beside its launches and torch's operators."""
+        return self.ask(HostResponse, self._limits.call_s, "host").host_ms
+
+    def repeat_ms(self, calls: int) -> float:
+        """Make so many calls; return the milliseconds until they are done."""
+        start = time.perf_counter()
+        self.ask(Response, self._limits.call_s, "repeat", calls=calls)
+        return (time.perf_counter() - start) * 1e3
+
     def record(self, reference_client: ReferenceClient, checked: VerifiedConfig, seed: int) -> RecordedPlan | str:
         """Return the launch plan of a call with the weights and inputs of this seed, or why there is none.
 
@@ -179,6 +195,8 @@ class CandidateClient(CandidateProcess):
             return str(reason)
         except (OSError, ValueError):
             raise Failure(Status.CRASHED, "the process sent no proper plan") from None
+        if any(code.kind == "c" for code in recorded.codes.values()):
+            return "C, which may be anybody's, where the plan must have the IR that it was generated from"
         return RecordedPlan(recorded, answer.described(), self.outputs)
 
     def profile(self, checked: VerifiedConfig, own: Sequence[str]) -> ProfileResponse:

@@ -29,6 +29,9 @@ _STAGES = {
     "operators": "running",
     "profile": "profiling",
     "record": "recording its launches",
+    "draw_host": "running",
+    "repeat": "running",
+    "host": "running",
     "resize": "loading other sizes",
     "release": "freeing memory",
 }

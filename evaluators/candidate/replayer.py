@@ -15,7 +15,7 @@ from ...core import Status
 from ...core.launch_plan import LaunchPlan, TorchStep
 from ...core.text import first_line
 from ..correctness.distributions import OTHER_WEIGHTS
-from ..guards.torch_share import Operator
+from ..guards.measured_share import TorchOperator
 from ..reference.client import ReferenceClient
 from ..replay.executor import ALLOCATIONS
 from ..replay.record import MAX_CONSTANT_BYTES
@@ -25,7 +25,7 @@ from ..settings import Limits
 from ..workers.channel import Message
 from ..workers.client import Worker
 from .process import CandidateProcess
-from .responses import BatchOutputs, BatchResponse, LoadedPlan, PreparedBatch, ReplayedOperators, Response
+from .responses import BatchOutputs, BatchResponse, HeldSteps, LoadedPlan, PreparedBatch, Response
 from .verified import Failure, RecordedPlan
 
 _SUBJECT = "the process that replayed its launches"
@@ -136,10 +136,21 @@ class Replayer(CandidateProcess):
             reason = made.reason
         return self._outputs([0], ()) if reason is None else reason
 
-    def operators(self, reference_client: ReferenceClient, number: int, seed: int) -> list[Operator]:
-        """Return the torch operators of one call."""
-        self._prepare_one(reference_client, number, seed, None, watch=False)
-        return self.ask(ReplayedOperators, self._limits.call_s, "operators").operators
+    def prepare_one(self, reference_client: ReferenceClient, number: int, seed: int) -> None:
+        """Prepare one call on the weights and inputs of a seed, of a plan that fits them."""
+        if (reason := self._prepare_one(reference_client, number, seed, None, watch=False)) is not None:
+            raise Failure(Status.RUNTIME_ERROR, self.failed(reason))
+
+    def hold_steps(self) -> list[TorchOperator]:
+        """Make the call that is prepared; return its torch operators, which are kept for `time_steps`."""
+        return self.ask(HeldSteps, self._limits.call_s, "hold_steps").steps
+
+    def time_steps(self) -> tuple[BatchResponse, float]:
+        """Repeat each of the kept operators, after one on a single element; return the answer, and the milliseconds
+        until it came."""
+        start = time.perf_counter()
+        made = self.ask(BatchResponse, self._limits.call_s, "time_steps")
+        return made, (time.perf_counter() - start) * 1e3
 
     def packing_bytes(self, number: int) -> int:
         """Return what the steps of a plan's packing return, in bytes; 1 or more."""

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from ...core import KernelProfile, Rejection
+from ..guards.measured_share import TorchOperator
 from ..guards.torch_share import Operator
 from ..workers.tensor_ipc import OutputTensor
 
@@ -71,6 +72,12 @@ class OperatorsResponse(Response):
     call_ms: Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
+class HostResponse(Response):
+    """What a call takes the host beside its launches."""
+
+    host_ms: Milliseconds
+
+
 class RecordResponse(Response):
     """One call was recorded as a launch plan, or could not be."""
 
@@ -125,10 +132,10 @@ class BatchOutputs(Response):
         return [[output.model_dump() for output in call] for call in self.outputs]
 
 
-class ReplayedOperators(Response):
-    """The torch operators of one call."""
+class HeldSteps(Response):
+    """The torch operators of one call, in order, without allocations and views."""
 
-    operators: list[Operator]
+    steps: list[TorchOperator]
 
 
 class ProfileResponse(Response):

@@ -108,12 +108,19 @@ class VerifiedConfig:
     """Of the last chunk of timed calls: the seed of the inputs, and the number of the last call."""
     replay: Replay | None = None
     """Whether it is timed by replaying its launch plan; None where that was not tried."""
+    host_ms: float | None = None
+    """Of a replayed plan: what a call takes the host beside it."""
     launches: dict[str, int] = field(default_factory=dict)
     """Of a replayed plan: launches by kernel."""
     packs: bool = False
     """Whether its plan packs weights, once for each set of them."""
     packing: Measurement | None = None
     """How long that takes, where it was timed."""
+
+    @property
+    def host_us(self) -> float | None:
+        """The same in microseconds, as an evaluation has it."""
+        return None if self.host_ms is None else round(self.host_ms * 1e3, 1)
 
     @property
     def replayed(self) -> bool:

@@ -28,13 +28,13 @@ from ..replay.values import UnplannableCall
 from ..timing.timed_calls import TimedCalls
 from ..workers import tensor_ipc
 from ..workers.channel import Channel, Message
-from ..workers.memory import release_cache
+from ..workers.memory import keep_freed_memory, release_cache
 from ..workers.modules import ProblemModule, construct, load, load_weights, outputs_of, weights_of
 from ..workers.request_loop import GPU_FAULTS, Handler, describe, serve_requests, text_of
 
 _REQUESTS = (
-    "load", "weights", "run", "again", "time", "timed_outputs", "operators", "profile", "record", "resize",
-    "release",
+    "load", "weights", "run", "again", "time", "timed_outputs", "operators", "profile", "record", "draw_host",
+    "repeat", "host", "resize", "release",
 )  # fmt: skip
 
 _WATCHED = {
@@ -44,6 +44,8 @@ _WATCHED = {
 """Requests after which broken rules are looked for, which takes milliseconds: compared outputs prove themselves."""
 COUNTED = 3
 """Calls whose launches are counted."""
+CALLS_UNHEEDED = 2
+"""Calls before those whose work on the host is measured."""
 CALLS_BEFORE, CALLS_BEFORE_S = 20, 0.25
 """Calls before the recorded one, and the seconds after which fewer are enough."""
 
@@ -84,6 +86,7 @@ class CandidateWorker:
         self._last: dict[int, list[Any]] = {}
         self._shared: list[Any] = []
         self._launches = LaunchCounter(self.device)
+        self._hosted: list[Callable[[], object]] = []  # the call that `host` repeats
         self._languages = imported_supports()
         for support in self._languages:
             support.prepare(self.device)
@@ -131,6 +134,7 @@ class CandidateWorker:
 
     def resize(self, sizes: Message) -> Message:
         """Set other sizes of the problem; models of the old sizes are unloaded."""
+        self._hosted.clear()
         self.models.clear()
         self.release()
         self.problem = self._problem(sizes)
@@ -217,11 +221,11 @@ class CandidateWorker:
         """Return one call's torch operators, and its own kernels' launches."""
         call = self._call(serial, seed)
         # The best of several: on a busy machine any call may wait for the processor.
-        counted = min((self._counted(call) for _ in range(COUNTED)), key=lambda one: one["call_ms"])
+        counted = min((self._counted(call, self._launches) for _ in range(COUNTED)), key=lambda one: one["call_ms"])
         return {"operators": operators_of(call), **counted}
 
     def record(self, serial: int, seed: int, plan: str, constants: str) -> Message:
-        """Record a call of a new model with the current weights as a launch plan.
+        """Record a call of a new model with the current weights as a launch plan; from now on it is the model.
 
         Not its first: a kernel may allocate buffers then, and another may stop working after some calls. Writes the
         plan, and the constants that it names, to files. `reason` in the response says why there is no plan; `changing`
@@ -232,7 +236,8 @@ class CandidateWorker:
         current = self.models[serial]
         model = construct(lambda: type(current)(*self.problem.init_inputs()), self.device, seed=0).to(self.device)
         packing, state = Recorder(), torch.nn.Module.state_dict(current)
-        recorder, inputs = Recorder(packing), self.inputs.fill(draw(self.problem, seed))  # as timed calls have them
+        self.models[serial] = model  # what is watched, profiled and timed is what was recorded
+        inputs = self.inputs.fill(draw(self.problem, seed))  # as timed calls have them
         start, earlier = time.perf_counter(), []
         try:
             packing.record_packing(model, lambda: load_weights(model, state), state)
@@ -241,17 +246,40 @@ class CandidateWorker:
                 self._synchronize()
                 if time.perf_counter() - start > CALLS_BEFORE_S:
                     break
+            before = Recorder(packing)
+            planned = before.record(model, inputs)
+            recorder = Recorder(packing, before)
             recorded = recorder.record(model, inputs)
         except (UnplannableCall, UntraceableCall) as reason:
             return {"reason": str(reason), "constants": []}
+        finally:
+            packing.release()
         launches = sorted((one.code, one.grid) for one in recorded.launches())
-        changing = any(one != launches for one in earlier[1:])
+        changing = any(one != launches for one in earlier[1:]) or planned.difference(recorded) is not None
         Path(plan).write_text(recorded.model_dump_json())
         constant = tensor_ipc.write([*recorder.constants.values(), *recorder.packing_constants], Path(constants))
         return {"reason": None, "changing": changing, "constants": constant}
 
-    def _counted(self, call: Callable[[], object]) -> Message:
-        with self._launches as launches:
+    def draw_host(self, serial: int, seed: int) -> Message:
+        """Draw the inputs of the calls that `host` and `repeat` make."""
+        keep_freed_memory()
+        self._hosted = [self._call(serial, seed)]
+        return self.repeat(CALLS_UNHEEDED)
+
+    def repeat(self, calls: int) -> Message:
+        """Make so many calls, or none; the evaluator takes the time."""
+        for _ in range(calls):
+            self._hosted[0]()
+        self._synchronize()
+        return {}
+
+    def host(self) -> Message:
+        """Return what a call takes until it returns, in ms; on a CPU beside its launches and torch's operators."""
+        one = self._counted(self._hosted[0], LaunchCounter(self.device, torch=self.device == "cpu"))
+        return {"host_ms": max(0.0, one["call_ms"] - (one["own_ms"] or 0.0))}
+
+    def _counted(self, call: Callable[[], object], counter: LaunchCounter) -> Message:
+        with counter as launches:
             call()
         self._synchronize()
         return {"launches": dict(launches.counts), "own_ms": launches.own_ms, "call_ms": launches.call_ms}
@@ -273,6 +301,7 @@ class CandidateWorker:
 
     def release(self) -> Message:
         """Free what can be drawn again, where it is large: the reference may need the memory next."""
+        self._hosted.clear()
         if self.inputs.are_large or self.timed.is_large:
             self._last.clear()
             self._clear()

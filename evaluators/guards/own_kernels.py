@@ -41,11 +41,13 @@ class LaunchCounter:
     """Counts the launches of one call: `with counter: call()`; `counter.counts` has them by name.
 
     A kernel has the name of its function. Nothing is replaced outside the `with`, so timed calls run at full
-    speed; do not use it while anything is timed.
+    speed; do not use it while anything is timed. With `torch`, what torch's operators take in this thread counts as
+    the launches' time too.
     """
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: str, torch: bool = False) -> None:
         self.device = device
+        self._torch = torch
         self._languages = imported_supports()  # of now: before a candidate's code runs
         self.counts: Counter[str] = Counter()
         self.own_ms: float | None = None
@@ -62,6 +64,8 @@ class LaunchCounter:
         self._replaced = contextlib.ExitStack()
         for support in self._languages:
             self._replaced.enter_context(support.counting(self._counted))
+        if self._torch:
+            self._replaced.enter_context(self._operators())
         self._start = time.perf_counter()
         return self
 
@@ -69,6 +73,29 @@ class LaunchCounter:
         self.call_ms = (time.perf_counter() - self._start) * 1e3
         self._replaced.close()
         self.own_ms = None if self.device.startswith("cuda") else _covered(self._intervals) * 1e3
+
+    def _operators(self) -> Any:
+        """Return a context that takes the time of torch's own operators."""
+        from torch.utils._python_dispatch import TorchDispatchMode
+
+        intervals = self._intervals
+
+        class Mode(TorchDispatchMode):  # type: ignore[misc, no-any-unimported, unused-ignore]
+            @classmethod
+            def _should_skip_dynamo(cls) -> bool:
+                return False  # as in `profiling.op_counter`
+
+            def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+                if func.namespace not in ("aten", "prims"):
+                    with self:
+                        return func(*args, **(kwargs or {}))
+                start = time.perf_counter()
+                try:
+                    return func(*args, **(kwargs or {}))
+                finally:
+                    intervals.append((start, time.perf_counter()))
+
+        return Mode()
 
     def _counted(self, name: str, launch: Callable[..., Any]) -> Callable[..., Any]:
         def counted(*args: Any, **kwargs: Any) -> Any:

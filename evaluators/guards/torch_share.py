@@ -7,7 +7,7 @@ process, with the operators that the reference dispatches for the same inputs.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -120,12 +120,7 @@ def _beyond_glue(candidate: Sequence[Operator], reference: Sequence[Operator], e
     """
     theirs, fused = estimate.families(reference), estimate.fused(reference)
     total = sum(fused.values())
-    bottleneck = {
-        family
-        for family, time in fused.items()
-        if time >= (ELEMENTWISE_SHARE if family == "elementwise" else BOTTLENECK_SHARE) * total
-        or time == max(fused.values())
-    }
+    bottleneck = _bottleneck(fused)
     moved: dict[str, float] = defaultdict(float)
     for one in candidate:
         moved[one.family] += one.bytes
@@ -157,6 +152,23 @@ def _beyond_glue(candidate: Sequence[Operator], reference: Sequence[Operator], e
             "it stands for the kernel's own; write it in the kernel, or allow it with --allow-torch all",
         )
     return None
+
+
+def reference_shares(reference: Sequence[Operator]) -> tuple[dict[str, float], set[str]]:
+    """Return the share of each family of operators in the reference's estimated time, and those that limit it."""
+    fused = _Estimate().fused(reference)
+    total = sum(fused.values()) or 1.0
+    return {family: time / total for family, time in fused.items()}, _bottleneck(fused)
+
+
+def _bottleneck(fused: Mapping[str, float]) -> set[str]:
+    total = sum(fused.values())
+    return {
+        family
+        for family, time in fused.items()
+        if time >= (ELEMENTWISE_SHARE if family == "elementwise" else BOTTLENECK_SHARE) * total
+        or time == max(fused.values())
+    }
 
 
 def _names(operators: Sequence[Operator], family: str) -> str:

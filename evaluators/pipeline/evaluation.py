@@ -106,7 +106,7 @@ class EvaluationPipeline:
             sampling = search.sampling if quick and search else self._settings.sampling
             if not quick:
                 asked.replay(checked, plan)
-                found |= {"replay": checked.replay, "correctness": checked.correctness}
+                found |= {"replay": checked.replay, "correctness": checked.correctness, "host_us": checked.host_us}
             if checked.replayed:
                 found |= self._last_looks(asked, checked, compiled)
                 client.close()  # nothing of the candidate runs beside the timing
@@ -267,7 +267,8 @@ class EvaluationPipeline:
         found = {}
         for number, (config, one) in enumerate(checked.items()):
             metrics = times.metrics(number, self._device == "cpu") if times else {"message": CHECKED_NOT_TIMED}
-            fields = common_fields(reference_client, client.kernel, config) | metrics | {"replay": one.replay}
+            fields = common_fields(reference_client, client.kernel, config) | metrics
+            fields |= {"replay": one.replay, "host_us": one.host_us}
             found[config] = Evaluation(
                 **fields,
                 correctness=one.correctness,

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ...core import Rejection, Replay, Status
+from ..candidate.call_parts import CallParts
 from ..candidate.packing_timer import PackingTimer
 from ..candidate.replay_timer import ReplayTimer
 from ..candidate.replayer import Replayer
@@ -23,8 +24,9 @@ from ..candidate.verified import (
     told_of,
     trivial_output_in,
 )
+from ..guards.measured_share import forbidden_step, share_violation
 from ..guards.own_kernels import proof_violation
-from ..guards.torch_share import Operator, torch_violation
+from ..guards.torch_share import Operator
 from .pair import Pair
 
 
@@ -131,11 +133,16 @@ class LaunchPlans:
             raise rejected(Rejection(rule="output-reused", where="the output", why=why))
 
     def _prove(self, checked: VerifiedConfig) -> None:
-        """Check that the plan leaves little of the work to torch."""
-        found = self._replayer.operators(self._pair.reference_client, checked.serial, checked.weights)
-        reference = [Operator.model_validate(one) for one in self._pair.reference_client.counted["details"]]
-        allow = self._pair.settings.allow_torch
-        broken = torch_violation(found, reference, allow) or proof_violation(None, checked.launches, allow)
+        """Check that the plan launches kernels, and that torch takes little of its time; measure the host's work."""
+        pair, allow = self._pair, self._pair.settings.allow_torch
+        self._replayer.prepare_one(pair.reference_client, checked.serial, checked.weights)
+        steps = self._replayer.hold_steps()
+        broken = proof_violation(None, checked.launches, allow) or forbidden_step(steps, allow)
+        if broken is None:
+            reference = [Operator.model_validate(one) for one in pair.reference_client.counted["details"]]
+            parts = CallParts(pair.client, self._replayer, pair.reference_client, checked, pair.on_cpu)
+            checked.host_ms, broken = parts.measure(steps, lambda share: share_violation(share, reference, allow))
+            pair.release()
         if broken is not None:
             raise rejected(broken)
 

@@ -19,7 +19,6 @@ from typing import Any
 from ..correctness.inputs import Buffers
 from ..correctness.side_effects import SideEffects, WrittenWeights, poison
 from ..languages.base import imported_supports
-from ..profiling import op_counter
 from ..reference.arithmetic import Arithmetic
 from ..timing.clock import Clock
 from ..workers import tensor_ipc
@@ -31,9 +30,10 @@ from ..workers.one_thread import OneThread
 from ..workers.request_loop import GPU_FAULTS, Handler, describe, serve_requests
 from .executor import SPOILED, PlanExecutor, bytes_of
 from .loaded import loaded_plan, not_a_plan
+from .operators import kind_and_family
 from .values import UnplannableCall
 
-_REQUESTS = ("load_plan", "prepare", "prepare_packing", "go", "outputs", "operators", "release")
+_REQUESTS = ("load_plan", "prepare", "prepare_packing", "go", "outputs", "hold_steps", "time_steps", "release")
 
 
 def serve(channel: Channel, options: Message) -> None:
@@ -65,6 +65,7 @@ class ReplayWorker:
         self._buffers: list[Buffers] = []
         self._writing = OneThread() if device == "cpu" else contextlib.nullcontext()
         self._batch = _Batch()
+        self._steps: list[tuple[str, Callable[[], None]]] = []  # torch's, of a call that was made
         self._opened = tensor_ipc.OpenMemory()
         self._published = tensor_ipc.OutputBuffer(device)
 
@@ -89,7 +90,7 @@ class ReplayWorker:
             poison(given)
             bytes_of(given[0]).fill_(SPOILED)
             effects.of(given)
-        op_counter.observe(lambda: torch.relu(factors))
+        torch.relu(factors)
         self._clock.wait()
 
     @cached_property
@@ -127,7 +128,7 @@ class ReplayWorker:
         """
         before = self._batch.executor
         remembers = before is not None and before.has_written_constants
-        self._batch = _Batch()
+        self._batch, self._steps = _Batch(), []
         try:
             self._take(weights, inputs, factors)
         except tensor_ipc.UnreadableTensor:
@@ -222,15 +223,32 @@ class ReplayWorker:
         each = iter(described)
         return found | {"outputs": [[next(each) for _ in range(size)] for size in sizes]}
 
-    def operators(self) -> Message:
-        """Make the first call of the batch; return its torch operators, as `guards.torch_share.Operator`."""
+    def hold_steps(self) -> Message:
+        """Make the first call of the batch, and keep its torch operators for `time_steps`.
+
+        `steps` names those that are more than allocations and views, as `guards.measured_share.TorchOperator`.
+        """
         batch = self._batch
-        _, seen = op_counter.observe(batch.call(0, self._weights))
-        return {"operators": op_counter.grouped(seen)}
+        self._steps = batch.executor.torch_steps(batch.inputs[0], self._weights)
+        self._clock.wait()
+        steps = []
+        for name, _ in self._steps:
+            kind, family = kind_and_family(name)
+            steps.append({"name": name, "kind": kind, "family": family})
+        return {"steps": steps}
+
+    def time_steps(self) -> Message:
+        """Repeat each of the held operators once; the first time is that of an operator on a single element."""
+        import torch
+
+        least = torch.zeros(1, device=self._device)
+        calls = [lambda: torch.relu(least), *(call for _, call in self._steps)]
+        made = self._clock.sample(iter(enumerate(calls)).__next__, len(calls))
+        return made.message(self._clock.method)
 
     def release(self) -> Message:
         """Free what can be handed over again, where it is large: the reference may need the memory next."""
-        self._batch = _Batch()
+        self._batch, self._steps = _Batch(), []
         if is_large([one for values in self._inputs for one in values]):
             self._inputs = []
             self._opened.close()

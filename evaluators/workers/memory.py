@@ -5,6 +5,8 @@ Candidate and reference share one GPU, but not their allocators' caches: what on
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -18,6 +20,8 @@ MOST = 1 << 50
 """Bytes. What a process says to have beyond that is no memory."""
 FIELD = "device_memory"
 """Of every response of a worker that uses a GPU."""
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
+"""Options of glibc's mallopt, from malloc.h."""
 
 
 def size_of(values: Iterable[Any]) -> int:
@@ -97,3 +101,14 @@ class DeviceMemory:
     def forget(self, worker: int) -> None:
         """Count a worker no longer: it has ended."""
         self._held.pop(worker, None)
+
+
+def keep_freed_memory() -> None:
+    """Let this process use the processor's memory again that it has freed, as CUDA's allocator does with a GPU's.
+
+    Else each call would wait for the system to provide what an earlier one gave back.
+    """
+    with contextlib.suppress(AttributeError):  # another C library than glibc
+        options = ctypes.CDLL(None).mallopt
+        options(_M_MMAP_MAX, 0)
+        options(_M_TRIM_THRESHOLD, (1 << 31) - 1)

@@ -20,7 +20,7 @@ from kernelwright.evaluators.workers.client import ForkServer, Worker
 from kernelwright.evaluators.workers.handover import Handover
 
 LAYOUT = TensorLayout(shape=(4,), strides=(1,), dtype="float32")
-REPLAYS = ("load_plan", "prepare", "go", "outputs", "operators")
+REPLAYS = ("load_plan", "prepare", "go", "outputs", "hold_steps")
 
 
 @pytest.fixture

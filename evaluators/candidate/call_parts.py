@@ -1,0 +1,118 @@
+"""Measures what a call consists of: the host's work in the candidate's process, and torch's steps where it is replayed.
+
+Each is timed by turns with the others, so that what else the machine does meets all. The evaluator's clock bounds them:
+it bounds steps as it bounds calls (`timing.outside`), and what a call takes beyond its replay is the host's work.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from ...core import Rejection, Status
+from ..guards.measured_share import MeasuredShare, TorchOperator
+from ..reference.client import ReferenceClient
+from ..timing.outside import ClocksDisagree, OutsideClock
+from .client import CandidateClient
+from .replayer import Replayer
+from .responses import BatchResponse
+from .verified import Failure, VerifiedConfig
+
+ROUNDS = 3
+"""How often each is timed; the fastest counts, since other processes only ever add time."""
+MOST_ROUNDS = 12
+"""The same where that would be held against the kernel."""
+MOST_REPEATED, REPEATED_MS = 20, 10.0
+"""Calls that are timed together in the candidate's process: as many as take so long."""
+UNSEEN_MS = 0.1
+UNSEEN_SHARE = 0.2
+"""On a CPU: what a call may take beyond its replay and the host's work, this much or this share of it, whichever is
+more."""
+
+
+class CallParts:
+    """Measures calls of one checked config, whose plan `replayer` has prepared for one call."""
+
+    def __init__(
+        self,
+        client: CandidateClient,
+        replayer: Replayer,
+        reference_client: ReferenceClient,
+        checked: VerifiedConfig,
+        on_cpu: bool,
+    ) -> None:
+        self._client = client
+        self._replayer = replayer
+        self._checked = checked
+        self._on_cpu = on_cpu
+        self._clock = OutsideClock(None if on_cpu else reference_client.idle, lambda: replayer.go(empty=True)[1])
+
+    def measure(
+        self, steps: Sequence[TorchOperator], violation: Callable[[MeasuredShare], Rejection | None]
+    ) -> tuple[float, Rejection | None]:
+        """Return the host's milliseconds of a call, and the `violation` of what torch's `steps` take of its replay.
+
+        Raises `Failure`.
+        """
+        self._client.draw_host(self._checked)
+        whole = _WholeCalls(self._client) if self._on_cpu else None
+        calls, batches, hosts = [], [], []
+        while True:
+            calls += self._agreed(self._replayer.go, 1)
+            batches.append(self._agreed(self._repeated, 1 + len(steps)) if steps else [0.0])
+            hosts.append(self._client.host_ms())
+            if whole is not None:
+                whole.measure()
+            if len(calls) < ROUNDS:
+                continue
+            least_ms, *raw_ms = map(min, zip(*batches, strict=True))
+            steps_ms = tuple(max(0.0, one - least_ms) for one in raw_ms)
+            broken = violation(MeasuredShare(steps=tuple(steps), steps_ms=steps_ms, call_ms=min(calls)))
+            unseen_ms = 0.0 if whole is None else whole.beyond(min(calls) + min(hosts))
+            if (not unseen_ms and broken is None) or len(calls) == MOST_ROUNDS:
+                return min(hosts) + unseen_ms, broken
+
+    def _repeated(self) -> tuple[BatchResponse, float]:
+        self._replayer.hold_steps()  # each is repeated once
+        return self._replayer.time_steps()
+
+    def _agreed(self, take: Callable[[], tuple[BatchResponse, float]], count: int) -> list[float]:
+        """Return times that both clocks agree on."""
+        self._clock.restart()
+        while True:
+            made, wall_ms = take()
+            if made.reason is not None or len(made.samples_ms) != count:
+                why = self._replayer.failed(made.reason or f"{count} steps without their times")
+                raise Failure(Status.RUNTIME_ERROR, why)
+            try:
+                times = self._clock.agreed(made.samples_ms, wall_ms)
+            except ClocksDisagree as disagree:
+                rule = "wrong-times" if self._on_cpu else "hidden-work"
+                raise self._replayer.rejected(rule, "while parts of a call were timed", str(disagree)) from None
+            if times is not None:
+                return times
+
+
+class _WholeCalls:
+    """Calls in the candidate's process, by the evaluator's clock."""
+
+    def __init__(self, client: CandidateClient) -> None:
+        self._client = client
+        self._empty_ms = math.inf
+        self._taken: list[tuple[float, int]] = []
+
+    def measure(self) -> None:
+        """Make some calls, and none."""
+        self._empty_ms = min(self._empty_ms, self._client.repeat_ms(0))
+        wanted = REPEATED_MS / max(self._least_ms, REPEATED_MS / MOST_REPEATED) if self._taken else 1.0
+        count = max(1, round(wanted))
+        self._taken.append((self._client.repeat_ms(count), count))
+
+    def beyond(self, parts_ms: float) -> float:
+        """Return by how much a call takes longer than its parts, where that is too much."""
+        unseen_ms = self._least_ms - parts_ms
+        return unseen_ms if unseen_ms > max(UNSEEN_MS, UNSEEN_SHARE * self._least_ms) else 0.0
+
+    @property
+    def _least_ms(self) -> float:
+        return min((wall_ms - self._empty_ms) / count for wall_ms, count in self._taken)
