@@ -29,7 +29,8 @@ from kernelwright.corpus.kernels import list_kernels
 from kernelwright.evaluators.languages.c_headers import HEADER, needed_headers
 from kernelwright.evaluators.replay.c_arguments import CArguments
 from kernelwright.evaluators.replay.c_source import ALWAYS, build, compile_c
-from kernelwright.evaluators.replay.generated_c import PREFIX, Given, held_source
+from kernelwright.evaluators.replay.generated_c import PREFIX, held_source
+from kernelwright.evaluators.replay.tir_c import generated_c
 from kernelwright.evaluators.replay.values import dtype_of
 
 REQUIRED = 0.02
@@ -73,8 +74,9 @@ def tensors_of(plan: LaunchPlan, launch: LaunchStep) -> list[torch.Tensor]:
 
 def compared(name: str, plan: LaunchPlan, launch: LaunchStep, folder: Path, seconds: float) -> dict[str, Any]:
     """Time a launch both ways, in turn."""
-    code = plan.codes[launch.code]
-    given: Given = CArguments(plan).of(launch)
+    codes = generated_c(plan.codes)
+    code, given = codes[launch.code], CArguments(plan, codes).of(launch)
+    assert given is not None
     libraries = as_generated(code, folder), compile_c(code, given, folder)
     names = code.entry, PREFIX + code.entry
     tensors = tensors_of(plan, launch)

@@ -8,13 +8,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from kernelwright.core.launch_plan import KernelCode, LaunchPlan, LaunchStep, ParallelStep, TensorLayout, TorchStep
 from kernelwright.evaluators.languages.tilelang import _in_order
 from kernelwright.evaluators.replay.executor import PlanExecutor, check_references
 from kernelwright.evaluators.replay.record import Recorder
-from kernelwright.evaluators.replay.values import UnplannableCall
+from kernelwright.evaluators.replay.values import UnplannableCall, digest_of
 from kernelwright.evaluators.workers.modules import weights_of
 from torch import nn
 
@@ -256,3 +257,42 @@ def test_nothing_of_a_call_is_left_for_the_next(tmp_path: Path) -> None:
     executor.reserve(1)
     spoiled = executor([x], weights, 0)
     assert torch.equal(spoiled, once) and torch.equal(x, torch.zeros(3, 4))
+
+
+def twice(model: Any, x: Any) -> tuple[LaunchPlan, Recorder]:
+    before = Recorder()
+    before.record(model, [x])
+    recorder = Recorder(before)
+    return recorder.record(model, [x]), recorder
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda model, x: x + torch.tensor([1.0, 2.0, 3.0, 4.0]),
+        lambda model, x: x + torch.frombuffer(bytearray(16), dtype=torch.float32),
+        lambda model, x: torch.from_numpy(x.numpy() * 2),
+    ],
+    ids=["a list", "a buffer", "numpy"],
+)
+def test_what_the_call_makes_itself_is_no_constant(body: Callable[[Any, Any], Any]) -> None:
+    with pytest.raises(UnplannableCall, match="a tensor that the call makes, and not with torch's operators"):
+        twice(Model(body), torch.zeros(3, 4))
+
+
+def test_a_constant_is_what_it_was_before_the_call() -> None:
+    def counts(model: Any, x: Any) -> Any:
+        model.table.numpy()[:] += 1
+        return x + model.table[1:3].repeat(2)
+
+    model = Model(counts)
+    plan, recorder = twice(model, torch.zeros(3, 4))
+    (constant,) = recorder.constants.values()
+    assert constant.tolist() == [1.0, 2.0, 3.0, 4.0], "after one call, which was seen, and before the recorded one"
+    assert list(plan.constants.values()) == [digest_of(constant)]
+
+
+def test_memory_that_existed_is_known_whichever_object_views_it() -> None:
+    kept = numpy.arange(4, dtype=numpy.float32)
+    plan, _ = twice(Model(lambda model, x: x + torch.from_numpy(kept)), torch.zeros(3, 4))
+    assert len(plan.constants) == 1
