@@ -18,8 +18,6 @@ from kernelwright.evaluators.replay.tir_c import generated_c
 from kernelwright.evaluators.replay.values import UnplannableCall
 from torch import nn
 
-from ...beside import with_launch_plans
-
 WRITTEN = "int32_t double_kernel(float* A, float* B) { for (int32_t i = 0; i < 64; ++i) { B[i] = 7.0f; } return 0; }"
 
 
@@ -96,7 +94,7 @@ def test_what_is_no_ir_is_refused(text: str) -> None:
 
 
 def test_recorded_c_is_not_replayed(
-    evaluator: LocalEvaluator, scale_problem: TorchProblem, scale_kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+    proving: LocalEvaluator, scale_problem: TorchProblem, scale_kernel: Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A candidate's process may write what it likes into its plan."""
     really = LaunchPlan.model_validate_json.__func__  # type: ignore[attr-defined]
@@ -106,6 +104,5 @@ def test_recorded_c_is_not_replayed(
         return plan.model_copy(update={"codes": generated_c(plan.codes)})
 
     monkeypatch.setattr(LaunchPlan, "model_validate_json", classmethod(forged))
-    with with_launch_plans():
-        (found,) = evaluator.evaluate(scale_problem, scale_kernel, [Config({"BLOCK": 8})])
+    (found,) = proving.evaluate(scale_problem, scale_kernel, [Config({"BLOCK": 8})])
     assert found.replay is not None and not found.replay.replayed and found.replay.reason.startswith("C, which may")
