@@ -74,8 +74,12 @@ def recorded(model: Any) -> tuple[LaunchPlan, Recorder]:
     packing, state = Recorder(), nn.Module.state_dict(model)
     fresh = Packed(model.body, hook="prepare" not in vars(model))
     packing.record_packing(fresh, lambda: load_weights(fresh, state), state)
-    recorder = Recorder(packing)
-    return recorder.record(fresh, [torch.randn(2, 3)]), recorder
+    before, x = Recorder(packing), torch.randn(2, 3)
+    first = before.record(fresh, [x])
+    recorder = Recorder(packing, before)
+    plan = recorder.record(fresh, [x])
+    assert first.difference(plan) is None
+    return plan, recorder
 
 
 def executed(model: Any, folder: Path) -> PlanExecutor:

@@ -262,7 +262,7 @@ def test_nothing_of_a_call_is_left_for_the_next(tmp_path: Path) -> None:
 def twice(model: Any, x: Any) -> tuple[LaunchPlan, Recorder]:
     before = Recorder()
     before.record(model, [x])
-    recorder = Recorder(before)
+    recorder = Recorder(earlier=before)
     return recorder.record(model, [x]), recorder
 
 
