@@ -154,7 +154,7 @@ class Recorder:
         """Return what was recorded. Raises `UnplannableCall`."""
         if self._failed is not None:
             raise UnplannableCall(self._failed)
-        turns = Turns(self._steps, self._places, {one: code.name for one, code in self._codes.items()}, self._fixed)
+        turns = Turns(self._steps, self._places, self._codes, self._fixed)
         self._numbers = turns.numbers
         constants = {self._numbers[number]: tensor for number, tensor in self._constants.items()}
         self.constants = dict(sorted(constants.items()))

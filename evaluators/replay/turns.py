@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...core.launch_plan import LaunchStep, ParallelStep, Step, TensorLayout, TorchStep
+from ...core.launch_plan import KernelCode, LaunchStep, ParallelStep, Step, TensorLayout, TorchStep
 from .values import numbers_in
+from .written import written_positions
 
 _UNORDERED = 1 << 40
 """The place of a tensor that another thread was the first to see, among those that have one."""
@@ -52,15 +53,16 @@ class Place:
 
 
 class Turns:
-    """The steps of a recording in their order; `places` has every tensor, `names` those of the kernels by digest.
+    """The steps of a recording in their order; `places` has every tensor, `codes` has the kernels by digest.
 
     `numbers` maps the numbers of tensors to those that they have in `steps`; the first `fixed` ones stay as they are.
     """
 
     def __init__(
-        self, recorded: Sequence[Recorded], places: Mapping[int, Place], names: Mapping[str, str], fixed: int
+        self, recorded: Sequence[Recorded], places: Mapping[int, Place], codes: Mapping[str, KernelCode], fixed: int
     ) -> None:
-        self._places, self._names = places, names
+        self._places, self._codes = places, codes
+        self._writes: dict[str, frozenset[int]] = {}
         self._first: dict[int, int] = {}
         for number, place in places.items():
             self._first.setdefault(place.storage, number if place.thread is None else _UNORDERED)
@@ -84,14 +86,22 @@ class Turns:
         if all(one.thread is None for one in launches):
             yield from (one.step for one in stretch)
             return
-        made = [one.step for one in stretch if isinstance(one.step, TorchStep)]
         main = [one.step for one in stretch if isinstance(one.step, TorchStep) and one.thread is None]
-        own = {self._view(number): number for step in main for number in step.results}
-        others = [step for step in made if step not in main]
+        own: dict[tuple[int, str], tuple[int, list[int]]] = {}
+        for step in main:
+            for number in step.results:
+                own.setdefault(self._view(number), (number, _used_by(step)))
+        others = [one.step for one in stretch if isinstance(one.step, TorchStep) and one.thread is not None]
         for step in others:
-            self._same.update({one: own[self._view(one)] for one in step.results if self._view(one) in own})
-        yield from main
-        yield from sorted((one for one in others if one.results[0] not in self._same), key=self._sorted_by)
+            (seen,) = step.results
+            number, used = own.get(self._view(seen), (seen, []))
+            if number != seen and seen not in used:
+                self._same[seen] = number
+        left = {one.results[0]: one for one in others if one.results[0] not in self._same}
+        for step in main:
+            yield from [left.pop(one) for one in dict.fromkeys(_used_by(step)) if one in left]
+            yield step
+        yield from sorted(left.values(), key=self._sorted_by)
         yield from self._together(launches)
 
     def _together(self, launches: Sequence[Recorded]) -> Iterator[Step]:
@@ -103,28 +113,35 @@ class Turns:
                 level -= 1
             levels += [[]] if level == len(levels) else []
             levels[level].append(one)
-        for level in levels:
-            steps = [one.step for one in level if isinstance(one.step, LaunchStep)]
-            if len(steps) > 1 and any(one.thread is not None for one in level):
+        for launched in levels:
+            steps = [one.step for one in launched if isinstance(one.step, LaunchStep)]
+            if len(steps) > 1 and any(one.thread is not None for one in launched):
                 yield ParallelStep(launches=tuple(sorted(steps, key=self._sorted_by)))
             else:
                 yield from steps
 
     def _conflict(self, one: Any, other: Any) -> bool:
-        """Return whether a launch may use what another one writes, or repeats it.
+        """Return whether one of two launches may write what the other one uses, or repeats it.
 
-        Parts of the same kernel have their tensors at the same positions.
+        Parts of the same kernel may write to the same tensor: which elements, their numbers say.
         """
-        alike = self._names[one.code] == self._names[other.code]
         if one == other:
             return True
+        alike = self._codes[one.code].name == self._codes[other.code].name
         return any(
-            self._places[mine].overlaps(self._places[its]) and not (alike and here == there)
+            (here in self._written(one) or there in self._written(other))
+            and not (alike and here == there)
+            and self._places[mine].overlaps(self._places[its])
             for here, form in enumerate(one.arguments)
             for mine in numbers_in(form)
             for there, its_form in enumerate(other.arguments)
             for its in numbers_in(its_form)
         )
+
+    def _written(self, launch: LaunchStep) -> frozenset[int]:
+        if launch.code not in self._writes:
+            self._writes[launch.code] = written_positions(self._codes[launch.code])
+        return self._writes[launch.code]
 
     def _view(self, number: int) -> tuple[int, str]:
         place = self._places[number]
@@ -143,7 +160,7 @@ class Turns:
     def _number(self, step: Step) -> None:
         """Number a step's tensors by their first use."""
         if isinstance(step, TorchStep):
-            self._add(numbers_in([step.args, list(step.kwargs.values())]))
+            self._add(_used_by(step))
             self._add(step.results)
             return
         for launch in step.launches if isinstance(step, ParallelStep) else (step,):
@@ -174,6 +191,10 @@ class Turns:
         if not isinstance(form, dict):
             return form
         return {key: self.numbers[one] if key in ("tensor", "descriptor") else one for key, one in form.items()}
+
+
+def _used_by(step: TorchStep) -> list[int]:
+    return numbers_in([step.args, list(step.kwargs.values())])
 
 
 def _stretches(recorded: Sequence[Recorded]) -> Iterator[list[Recorded]]:

@@ -14,6 +14,7 @@ import torch
 from kernelwright.core.launch_plan import KernelCode, LaunchPlan, ParallelStep
 from kernelwright.evaluators.replay.executor import PlanExecutor
 from kernelwright.evaluators.replay.record import Recorder, _unseen
+from kernelwright.evaluators.replay.written import written_positions
 from torch import nn
 
 PARTS, ROWS = 6, 4
@@ -45,6 +46,15 @@ class Pooled(nn.Module):
 
     def launch(self, x: Any, y: Any, name: str = "twice") -> None:
         self._recorder._launched(code(name), [x, y, x.numel()])
+        with _unseen():
+            torch.mul(x, 2, out=y)
+
+    def launch_both(self, x: Any, whole: Any, y: Any) -> None:
+        loop = "for (int32_t i = 0; i < 4; ++i) { Y[i] = X[i] + X[i] + (W[i] * 0.0f); }"
+        text = f"int32_t both(float* W, float* X, float* Y) {{ {loop} return 0; }}"
+        parameters = ("pointer", "pointer", "pointer")
+        both = KernelCode(name="both", kind="c", text=text, entry="both", parameters=parameters)
+        self._recorder._launched(both, [whole, x, y])
         with _unseen():
             torch.mul(x, 2, out=y)
 
@@ -90,6 +100,32 @@ def outputs_of_their_own(model: Any, x: Any) -> Any:
     return torch.stack(parts)
 
 
+def of_the_same_rows(model: Any, x: Any) -> Any:
+    """Each part reads all that others read, at another position of its arguments."""
+    y = torch.empty_like(x)
+    model.on_threads(*(lambda p=p: model.launch_both(x[p], x, y[p]) for p in range(PARTS)))
+    return y
+
+
+def two_kernels(model: Any, x: Any) -> Any:
+    y = torch.empty_like(x)
+    names = ("twice", "again")
+    model.on_threads(*(lambda p=p: model.launch(x[p], y[p], names[p % 2]) for p in range(PARTS)))
+    return y
+
+
+def views_of_a_view_that_a_thread_was_first_to_see(model: Any, x: Any) -> Any:
+    y, seen = torch.empty_like(x), []
+
+    def work(part: int) -> None:
+        to = y[part]
+        seen.append((part, to))
+        model.launch(x[part], to)
+
+    model.on_threads(*(lambda p=p: work(p) for p in range(PARTS)))
+    return torch.stack([to.view(ROWS) for _, to in sorted(seen, key=lambda one: one[0])])
+
+
 def two_layers(model: Any, x: Any) -> Any:
     middle, y = torch.empty_like(x), torch.empty_like(x)
     model.on_threads(*(lambda p=p: model.launch(x[p], middle[p]) for p in range(PARTS)))
@@ -113,6 +149,9 @@ BODIES = {
     views_of_the_threads: (1, 2.0),
     views_between_launches: (1, 2.0),
     outputs_of_their_own: (1, 2.0),
+    of_the_same_rows: (1, 2.0),
+    two_kernels: (1, 2.0),
+    views_of_a_view_that_a_thread_was_first_to_see: (1, 2.0),
     two_layers: (2, 4.0),
     chains: (2, 4.0),
 }
@@ -170,3 +209,27 @@ def test_a_pool_and_views_of_the_calling_thread_at_the_same_time() -> None:
 
     first, *others = (planned(body, 0) for _ in range(20))
     assert [first.difference(other) for other in others] == [None] * 19
+
+
+@pytest.mark.parametrize(
+    ("body", "written"),
+    [
+        ("Y[i] = X[i] * 2.0f;", {1}),
+        ("*(float4*)(Y + (i * 4)) = *(float4*)(X + (i * 4));", {1}),
+        ("Y[I[i]] = X[i];", {1, 2}),
+        ("if (X[i] == 0.0f) { Y[i] = 1.0f; }", {1}),
+        ("if (X[i] == 0.0f) Y[i] = 1.0f;", {0, 1}),
+        ("Y[i] += X[i];", {1}),
+        ("X[i]++; Y[i] = 0.0f;", {0, 1}),
+        ("a = Y[i] = X[i];", {1}),
+        ("add(&(X[i]), 1.0f); Y[i] = 0.0f;", {0, 1}),
+        ("copy(Y, X, 4);", {0, 1}),
+    ],
+)
+def test_what_a_kernel_may_write_to(body: str, written: set[int]) -> None:
+    text = (
+        f"int32_t k(float* X, float* Y, int32_t* I);\nint32_t k(float* X, float* Y, int32_t* I) {{ {body} return 0; }}"
+    )
+    given = KernelCode(name="k", kind="c", text=text, entry="k", parameters=("pointer",) * 3)
+    assert written_positions(given) == written
+    assert written_positions(given.model_copy(update={"kind": "ptx"})) == {0, 1, 2}
