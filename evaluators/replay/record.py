@@ -85,6 +85,7 @@ class Recorder:
         self._views: dict[tuple[Any, ...], int] = {}
         self._bases: dict[int, int] = {}
         self._places: dict[int, Place] = {}
+        self._named: dict[str, int] = {}  # weights
         self._next = 0
         self._fixed = 0
         self._codes: dict[str, KernelCode] = {}
@@ -111,13 +112,12 @@ class Recorder:
             return plan
         if self._packing._failed is not None:
             raise UnplannableCall(f"where it packs its weights, {self._packing._failed}")
-        packing = self._packing._plan([], self._packing._named, [*self._packed.values()], "tuple")
-        if not self._packed:
+        packed = {self._numbers[number]: made for number, made in self._packed.items()}
+        packing = self._packing._plan([], self._packing._named, [packed[number] for number in sorted(packed)], "tuple")
+        if not packed:
             return plan
         self.packing_constants = [*self._packing.constants.values()]
-        return plan.model_copy(
-            update={"packing": packing, "packed": tuple(map(self._numbers.__getitem__, self._packed))}
-        )
+        return plan.model_copy(update={"packing": packing, "packed": tuple(sorted(packed))})
 
     def record_packing(self, model: Any, load: Callable[[], object], state: Mapping[str, Any]) -> None:
         """Run what loads the weights of `state` into a model and packs them.
@@ -157,7 +157,7 @@ class Recorder:
         turns = Turns(self._steps, self._places, self._codes, self._fixed)
         self._numbers = turns.numbers
         constants = {self._numbers[number]: tensor for number, tensor in self._constants.items()}
-        self.constants = dict(sorted(constants.items()))
+        self.constants = {number: constants[number] for number in sorted(constants)}
         named = {*range(self._fixed), *self.constants, *(self._numbers[one] for one in self._packed)}
         layouts = {self._numbers[number]: place.layout for number, place in self._places.items()}
         return LaunchPlan(

@@ -83,7 +83,7 @@ class Turns:
     def _ordered(self, stretch: Sequence[Recorded]) -> Iterator[Step]:
         """Yield the steps between two that compute in torch: views and allocations, then launches."""
         launches = [one for one in stretch if isinstance(one.step, LaunchStep)]
-        if all(one.thread is None for one in launches):
+        if all(one.thread is None for one in stretch):
             yield from (one.step for one in stretch)
             return
         main = [one.step for one in stretch if isinstance(one.step, TorchStep) and one.thread is None]

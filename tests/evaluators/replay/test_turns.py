@@ -157,9 +157,17 @@ BODIES = {
 }
 
 
-def planned(body: Any, seed: int) -> LaunchPlan:
-    recorder = Recorder()
-    return recorder.record(Pooled(body, recorder, seed), [torch.randn(PARTS, ROWS)])
+def planned(body: Any, seed: int, packed: bool = False) -> LaunchPlan:
+    packing = Recorder()
+    recorder = Recorder(packing)
+    model = Pooled(body, recorder, seed)
+
+    def pack() -> None:
+        model.packed = torch.stack([model.weight.detach() + part for part in range(PARTS)])
+
+    if packed:
+        packing.record_packing(model, pack, {})
+    return recorder.record(model, [torch.randn(PARTS, ROWS)])
 
 
 @pytest.mark.parametrize("body", BODIES)
@@ -172,6 +180,17 @@ def test_the_plan_is_the_same_in_whichever_order_threads_run(body: Any, tmp_path
     x = torch.randn(PARTS, ROWS)
     weights = {"weight": torch.ones(ROWS)}
     assert torch.equal(PlanExecutor(first, {}, tmp_path, "cpu")([x], weights), x * factor)
+
+
+def test_threads_may_be_the_first_to_see_parts_of_what_was_packed() -> None:
+    def body(model: Any, x: Any) -> Any:
+        y = torch.empty_like(x)
+        model.on_threads(*(lambda p=p: model.launch_both(model.packed[p], x[p], y[p]) for p in range(PARTS)))
+        return y
+
+    first, *others = (planned(body, seed, packed=True) for seed in range(8))
+    assert first.packing is not None and len(first.packed) == len(first.packing.outputs) == PARTS
+    assert [first.difference(other) for other in others] == [None] * 7
 
 
 def test_what_a_kernel_of_another_name_reads_is_written_before() -> None:
