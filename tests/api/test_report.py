@@ -136,6 +136,14 @@ def test_a_reference_without_arithmetic_has_no_roofline(tmp_path: Path) -> None:
     assert "Convergence." in page.text and "Roofline." not in page.text
 
 
+def test_what_packing_weights_takes_is_said(tmp_path: Path) -> None:
+    def change(record: Record) -> None:
+        record["best"].update(replay={"replayed": True, "reason": "", "steps": ["launch  a"]}, packing_ms=0.3149)
+
+    page = page_of(tmp_path, change=each(change, "finished"))
+    assert "Its weights are packed once: that takes 0.31 ms and is no part of a call." in page.text
+
+
 def test_the_page_is_written_beside_the_journal(tmp_path: Path) -> None:
     journal = copied(tmp_path)
     result = report(journal)
