@@ -6,7 +6,7 @@ it bounds steps as it bounds calls (`timing.outside`), and what a call takes bey
 
 from __future__ import annotations
 
-import math
+import statistics
 from collections.abc import Callable, Sequence
 
 from ...core import Rejection, Status
@@ -23,7 +23,7 @@ ROUNDS = 3
 MOST_ROUNDS = 12
 """The same where that would be held against the kernel."""
 MOST_REPEATED, REPEATED_MS = 20, 10.0
-"""Calls that are timed together in the candidate's process: as many as take so long."""
+"""Calls that are timed together: as many as take so long."""
 UNSEEN_MS = 0.1
 UNSEEN_SHARE = 0.2
 """On a CPU: what a call may take beyond its replay and the host's work, this much or this share of it, whichever is
@@ -55,7 +55,7 @@ class CallParts:
         Raises `Failure`.
         """
         self._client.draw_host(self._checked)
-        whole = _WholeCalls(self._client) if self._on_cpu else None
+        whole = _WholeCalls(self._client, self._replayer) if self._on_cpu else None
         calls, batches, hosts = [], [], []
         while True:
             calls += self._agreed(self._replayer.go, 1)
@@ -68,7 +68,7 @@ class CallParts:
             least_ms, *raw_ms = map(min, zip(*batches, strict=True))
             steps_ms = tuple(max(0.0, one - least_ms) for one in raw_ms)
             broken = violation(MeasuredShare(steps=tuple(steps), steps_ms=steps_ms, call_ms=min(calls)))
-            unseen_ms = 0.0 if whole is None else whole.beyond(min(calls) + min(hosts))
+            unseen_ms = 0.0 if whole is None else whole.beyond(min(hosts))
             if (not unseen_ms and broken is None) or len(calls) == MOST_ROUNDS:
                 return min(hosts) + unseen_ms, broken
 
@@ -94,25 +94,23 @@ class CallParts:
 
 
 class _WholeCalls:
-    """Calls in the candidate's process, by the evaluator's clock."""
+    """Calls in the candidate's process and replays of them, as many in one request, by the evaluator's clock."""
 
-    def __init__(self, client: CandidateClient) -> None:
+    def __init__(self, client: CandidateClient, replayer: Replayer) -> None:
         self._client = client
-        self._empty_ms = math.inf
-        self._taken: list[tuple[float, int]] = []
+        self._replayer = replayer
+        self._calls_ms: list[float] = []
+        self._longer_ms: list[float] = []
 
     def measure(self) -> None:
-        """Make some calls, and none."""
-        self._empty_ms = min(self._empty_ms, self._client.repeat_ms(0))
-        wanted = REPEATED_MS / max(self._least_ms, REPEATED_MS / MOST_REPEATED) if self._taken else 1.0
-        count = max(1, round(wanted))
-        self._taken.append((self._client.repeat_ms(count), count))
+        """Make some calls both ways."""
+        least_ms = min(self._calls_ms, default=REPEATED_MS)
+        count = max(1, round(REPEATED_MS / max(least_ms, REPEATED_MS / MOST_REPEATED)))
+        call_ms, replay_ms = (one.repeat_ms(count) / count for one in (self._client, self._replayer))
+        self._calls_ms.append(call_ms)
+        self._longer_ms.append(call_ms - replay_ms)
 
-    def beyond(self, parts_ms: float) -> float:
-        """Return by how much a call takes longer than its parts, where that is too much."""
-        unseen_ms = self._least_ms - parts_ms
-        return unseen_ms if unseen_ms > max(UNSEEN_MS, UNSEEN_SHARE * self._least_ms) else 0.0
-
-    @property
-    def _least_ms(self) -> float:
-        return min((wall_ms - self._empty_ms) / count for wall_ms, count in self._taken)
+    def beyond(self, host_ms: float) -> float:
+        """Return by how much a call takes longer than its replay and the host's work, where that is too much."""
+        unseen_ms = statistics.median(self._longer_ms) - host_ms
+        return unseen_ms if unseen_ms > max(UNSEEN_MS, UNSEEN_SHARE * min(self._calls_ms)) else 0.0

@@ -141,6 +141,12 @@ class Replayer(CandidateProcess):
         if (reason := self._prepare_one(reference_client, number, seed, None, watch=False)) is not None:
             raise Failure(Status.RUNTIME_ERROR, self.failed(reason))
 
+    def repeat_ms(self, calls: int) -> float:
+        """Make the call that is prepared so many times; return the milliseconds until they are done."""
+        start = time.perf_counter()
+        self.ask(Response, self._limits.call_s, "repeat", calls=calls)
+        return (time.perf_counter() - start) * 1e3
+
     def hold_steps(self) -> list[TorchOperator]:
         """Make the call that is prepared; return its torch operators, which are kept for `time_steps`."""
         return self.ask(HeldSteps, self._limits.call_s, "hold_steps").steps

@@ -141,7 +141,10 @@ def _describe(func: Any, args: Sequence[Any], kwargs: Message, result: Any, wide
     name = func.overloadpacket.__name__
     kind, family = classify(name, func.namespace, {tag.name for tag in func.tags}, func.is_view)
     formula = flop_registry.get(func.overloadpacket)
-    matrix_flops = float(formula(*args, **kwargs, out_val=result)) if formula else product_flops(name, args)
+    matrix_flops = product_flops(name, args)
+    if formula:
+        with contextlib.suppress(TypeError):  # torch has one for operators that take other arguments, too
+            matrix_flops = float(formula(*args, **kwargs, out_val=result))
     elements = float(max((math.prod(tensor.shape) for tensor in [*read, *written]), default=0))
     return {
         "name": name,

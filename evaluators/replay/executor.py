@@ -86,7 +86,8 @@ class PlanExecutor:
 
         Each works once more on the tensors that it had; what it writes to is a copy. Memory for one call is reserved.
         """
-        tensors, found = self._given(inputs, weights, 0), []
+        tensors = self._given(inputs, weights, 0)
+        found: list[tuple[str, Callable[[], None]]] = []
         for planned, step in zip(self.plan.steps, self._steps, strict=True):
             if isinstance(planned, TorchStep) and kind_of(planned.operator) != FREE:
                 written = allowed_operator(planned.operator)._schema.is_mutable

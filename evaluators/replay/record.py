@@ -221,10 +221,10 @@ class Recorder:
             return self._view(base, tensor)
         constant = tensor.detach()
         if self._before is not None:
-            known = next((one for one in self._before if one.holds(tensor)), None)
-            if known is None:
+            kept = next((one for one in self._before if one.holds(tensor)), None)
+            if kept is None:
                 raise UnplannableCall("a tensor that the call makes, and not with torch's operators; make it before")
-            constant = known.as_it_was(tensor)
+            constant = kept.as_it_was(tensor)
         number = self._new(tensor.detach())
         self._constants[number] = constant
         return number

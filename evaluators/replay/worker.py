@@ -33,7 +33,9 @@ from .loaded import loaded_plan, not_a_plan
 from .operators import kind_and_family
 from .values import UnplannableCall
 
-_REQUESTS = ("load_plan", "prepare", "prepare_packing", "go", "outputs", "hold_steps", "time_steps", "release")
+_REQUESTS = (
+    "load_plan", "prepare", "prepare_packing", "go", "outputs", "repeat", "hold_steps", "time_steps", "release",
+)  # fmt: skip
 
 
 def serve(channel: Channel, options: Message) -> None:
@@ -222,6 +224,14 @@ class ReplayWorker:
         described = self._published.publish(tensors, Path(path), share)
         each = iter(described)
         return found | {"outputs": [[next(each) for _ in range(size)] for size in sizes]}
+
+    def repeat(self, calls: int) -> Message:
+        """Make the first call of the batch so many times; the evaluator takes the time."""
+        call = self._batch.call(0, self._weights)
+        for _ in range(calls):
+            call()
+        self._clock.wait()
+        return {}
 
     def hold_steps(self) -> Message:
         """Make the first call of the batch, and keep its torch operators for `time_steps`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import time
 from collections.abc import Iterator
@@ -50,6 +51,12 @@ class Processes:
     def repeat_ms(self, calls: int) -> float:
         return 0.2 + calls * self._whole_ms
 
+    def replayed(self) -> Any:
+        """Itself, as the process that replays."""
+        replayer = copy.copy(self)
+        replayer._whole_ms = self._call_ms
+        return replayer
+
 
 def measured(
     whole_ms: float, host_ms: float, steps_ms: Iterator[float] | None = None
@@ -58,12 +65,13 @@ def measured(
     correctness = Correctness(seeds=(1,), max_abs_error=0.0, max_rel_error=0.0, tolerance=1e-4, passed=True)
     checked = VerifiedConfig(Config(), 1, correctness, 0.0, weights=1)
     reference: Any = SimpleNamespace()
-    parts = CallParts(processes, processes, reference, checked, on_cpu=True)
+    replayer = processes.replayed()
+    parts = CallParts(processes, replayer, reference, checked, on_cpu=True)
 
     def violation(share: MeasuredShare) -> Rejection | None:
         return REJECTION if share.shares()["products"] > 0.1 else None
 
-    return *parts.measure([STEP], violation), processes
+    return *parts.measure([STEP], violation), replayer
 
 
 def test_the_hosts_work_is_what_its_process_says() -> None:
