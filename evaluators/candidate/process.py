@@ -62,6 +62,11 @@ class CandidateProcess:
             self.ask(Response, OPENS_S, "release")
 
     @property
+    def pid(self) -> int:
+        """The id of the process."""
+        return self.worker.pid
+
+    @property
     def alive(self) -> bool:
         """Whether it has a worker that can continue."""
         return self._worker is not None and self._worker.alive

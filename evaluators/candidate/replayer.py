@@ -70,11 +70,6 @@ class Replayer(CandidateProcess):
         self._weights: tuple[int, str | None] | None = None  # those that the process has
         self._inputs: int | None = None  # the seed of those that it has, for timed calls
 
-    @property
-    def pid(self) -> int:
-        """The id of the process."""
-        return self.worker.pid
-
     def load(self, number: int, recorded: RecordedPlan) -> str | None:
         """Hand over a plan, to be checked and compiled; return why it cannot be replayed, or None."""
         plan = self.write(f"plan_{number}.json", recorded.plan.model_dump_json(), keep=True)

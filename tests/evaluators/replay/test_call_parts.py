@@ -31,6 +31,8 @@ class Processes:
         self._call_ms, self._whole_ms, self._host_ms, self._steps_ms = call_ms, whole_ms, host_ms, steps_ms
         self.rounds = 0
 
+    pid = 1 << 30  # nobody's
+
     def go(self, empty: bool = False) -> tuple[BatchResponse, float]:
         self.rounds += not empty
         return BatchResponse(samples_ms=[] if empty else [self._call_ms]), 0.1 + (0.0 if empty else self._call_ms)
