@@ -84,7 +84,7 @@ class CallParts:
         return self._replayer.time_steps()
 
     def _agreed(self, take: Callable[[], tuple[BatchResponse, float]], count: int) -> list[float]:
-        """Return times that both clocks agree on."""
+        """Return times that are not less than what the evaluator's clock leaves."""
         self._clock.restart()
         while True:
             made, wall_ms = take()
@@ -92,7 +92,7 @@ class CallParts:
                 why = self._replayer.failed(made.reason or f"{count} steps without their times")
                 raise Failure(Status.RUNTIME_ERROR, why)
             try:
-                times = self._clock.agreed(made.samples_ms, wall_ms)
+                times = (self._clock.lengthened if self._on_cpu else self._clock.agreed)(made.samples_ms, wall_ms)
             except ClocksDisagree as disagree:
                 rule = "wrong-times" if self._on_cpu else "hidden-work"
                 raise self._replayer.rejected(rule, "while parts of a call were timed", str(disagree)) from None

@@ -60,9 +60,8 @@ class OutsideClock:
         On a CPU that others use, the times become longer, so that they add up. None is shorter than the mean but for
         what is tolerated: a median of few long calls and many short ones could be any. Raises `ClocksDisagree`.
         """
+        _require_within(times_ms, wall_ms)
         call_ms = (wall_ms - self.overhead_ms) / len(times_ms)
-        if not times_ms or not all(map(math.isfinite, times_ms)) or sum(times_ms) > wall_ms:
-            raise ClocksDisagree(f"calls that took {wall_ms:.3f} ms together report {sum(times_ms):.3f} ms")
         found = self._on_cpu(times_ms, call_ms) if self._idle is None else self._on_gpu(times_ms, call_ms)
         return None if found is None else self._confirmed(found)
 
@@ -74,6 +73,15 @@ class OutsideClock:
             if self._skewed < SKEWED:
                 return None
         return [max(one, least) for one in times_ms]
+
+    def lengthened(self, times_ms: Sequence[float], wall_ms: float) -> list[float]:
+        """Return times on a CPU, made longer where they do not add up to what this clock says, as of few short calls.
+
+        Raises `ClocksDisagree` where they are more than that.
+        """
+        _require_within(times_ms, wall_ms)
+        factor = max(1.0, (wall_ms - self.overhead_ms) / max(sum(times_ms), 1e-6))
+        return [one * factor for one in times_ms]
 
     def _on_cpu(self, times_ms: Sequence[float], call_ms: float) -> list[float] | None:
         mean = statistics.fmean(times_ms)
@@ -97,3 +105,8 @@ class OutsideClock:
         if (proven := self._suspicion.confirmed(hidden)) is not None:
             raise ClocksDisagree(proven)
         return None
+
+
+def _require_within(times_ms: Sequence[float], wall_ms: float) -> None:
+    if not times_ms or not all(map(math.isfinite, times_ms)) or sum(times_ms) > wall_ms:
+        raise ClocksDisagree(f"calls that took {wall_ms:.3f} ms together report {sum(times_ms):.3f} ms")

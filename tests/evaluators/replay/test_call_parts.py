@@ -92,17 +92,35 @@ def test_a_step_that_was_disturbed_is_measured_again() -> None:
     assert measured(4.05, 0.04, itertools.repeat(1.0))[1] is REJECTION
 
 
-def test_a_clock_that_lies_about_steps_is_refused() -> None:
+@pytest.mark.parametrize(("says_ms", "wall_ms"), [(0.01, 9.0), (0.01, 5.0)])
+def test_steps_take_no_less_than_the_evaluators_clock_says(says_ms: float, wall_ms: float) -> None:
     class Lies(Processes):
         def time_steps(self) -> tuple[BatchResponse, float]:
-            return BatchResponse(samples_ms=[0.002, 0.01]), 9.0
+            return BatchResponse(samples_ms=[0.001, says_ms]), wall_ms
+
+    found: list[float] = []
+    processes: Any = Lies(4.0, 4.0, 0.0, iter(()))
+    anything: Any = SimpleNamespace()
+    parts = CallParts(processes, processes, anything, anything, on_cpu=True)
+
+    def noted(share: MeasuredShare) -> Rejection | None:
+        found.append(share.shares()["products"])
+        return None
+
+    parts.measure([STEP], noted)
+    assert found[-1] > 0.5
+
+
+def test_steps_that_take_longer_than_the_request_are_refused() -> None:
+    class Lies(Processes):
+        def time_steps(self) -> tuple[BatchResponse, float]:
+            return BatchResponse(samples_ms=[0.001, 3.0]), 2.0
 
     processes: Any = Lies(4.0, 4.0, 0.0, iter(()))
-    failure = RuntimeError("rejected")
-    processes.rejected = lambda rule, where, why: failure
-    checked: Any = SimpleNamespace()
-    parts = CallParts(processes, processes, checked, checked, on_cpu=True)
-    with pytest.raises(RuntimeError, match="rejected"):
+    processes.rejected = lambda rule, where, why: RuntimeError(rule)
+    anything: Any = SimpleNamespace()
+    parts = CallParts(processes, processes, anything, anything, on_cpu=True)
+    with pytest.raises(RuntimeError, match="wrong-times"):
         parts.measure([STEP], lambda share: None)
 
 
