@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
 import pytest
@@ -76,3 +78,66 @@ def test_a_plan_takes_the_place_of_another(tmp_path: Path) -> None:
 def test_a_device_that_is_not_there_is_named(device: str, tmp_path: Path) -> None:
     with pytest.raises(DeviceError, match=f"no device {device}"):
         load_plan(tmp_path, device)
+
+
+CLAIMS = {
+    "an unknown kernel": ("steps", lambda steps: [*steps, {"kind": "launch", "code": "none", "arguments": []}]),
+    "an unknown input": ("inputs", lambda inputs: [*inputs, 77]),
+    "less than nothing": ("layouts", lambda all_: {n: {**one, "shape": [-4]} for n, one in all_.items()}),
+    "more than all memory": ("layouts", lambda all_: {n: {**one, "shape": [1 << 46]} for n, one in all_.items()}),
+    "more than a number": ("layouts", lambda all_: {n: {**one, "shape": [1 << 40] * 40} for n, one in all_.items()}),
+    "a long dtype": ("layouts", lambda all_: {n: {**one, "dtype": "float" + "9" * 5000} for n, one in all_.items()}),
+}
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_what_a_folder_claims_is_checked_before_it_is_used(claim: str, tmp_path: Path) -> None:
+    folder = saved(tmp_path / "plan")
+    name, change = CLAIMS[claim]
+    told = json.loads((folder / "plan.json").read_text())
+    told[name] = change(told[name])
+    (folder / "plan.json").write_text(json.dumps(told))
+    with pytest.raises(ResultsError, match="no launch plan in"):
+        load_plan(folder)
+
+
+@pytest.mark.parametrize("name", ["plan.json", "constants.json", "constants.bin"])
+@pytest.mark.parametrize("form", ["a link", "a device", "a pipe", "a large file"])
+def test_of_a_folder_only_small_plain_files_are_read(name: str, form: str, tmp_path: Path) -> None:
+    folder = saved(tmp_path / "plan")
+    path = folder / name
+    content = path.read_bytes()
+    path.unlink()
+    if form == "a link":
+        (tmp_path / "elsewhere").write_bytes(content)
+        path.symlink_to(tmp_path / "elsewhere")
+    elif form == "a device":
+        path.symlink_to("/dev/zero")
+    elif form == "a pipe":
+        os.mkfifo(path)
+    else:
+        path.write_bytes(content)
+        os.truncate(path, 1 << 42)  # without content: it takes no room
+        if name == "constants.bin":
+            pytest.skip("what is behind the constants is not read")
+    with pytest.raises(ResultsError, match="no launch plan in"):
+        load_plan(folder)
+
+
+def test_what_is_said_of_results_is_not_believed(tmp_path: Path) -> None:
+    plan = load_plan(saved(tmp_path / "plan"))
+    really, claim = plan._replayer.called, {}
+
+    def called(*args: object) -> object:
+        found = really(*args)
+        (one,) = found.outputs[0]
+        return found.model_copy(update={"outputs": [[one.model_copy(update=claim)]]})
+
+    plan._replayer.called = called  # type: ignore[method-assign,assignment]
+    with plan:
+        for name, value in (("shape", [1 << 45]), ("shape", [-1]), ("shape", [1 << 80]), ("dtype", "load")):
+            claim = {name: value}
+            with pytest.raises(ResultsError):
+                plan([torch.ones(2, 3)], {"weight": torch.ones(3)})
+        claim = {}
+        assert plan([torch.ones(2, 3)], {"weight": torch.ones(3)}).shape == (2, 3)
