@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import stat
 import tomllib
 import typing
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,11 +22,14 @@ from typing import Any, Protocol
 from ..api.options.option import check_range, details_of
 from ..core.errors import OptionError
 from ..core.files import config_folder
+from ..core.text import first_line
 
 PREFIX = "KERNELWRIGHT_"
 FILE, PYPROJECT = "kernelwright.toml", "pyproject.toml"
 OWN_FILE = "config.toml"
 """The user's own configuration, in `config_folder()`."""
+MAX_BYTES = 8 << 20
+"""Of a file: a project may be another's."""
 LONGEST = 80
 """Characters of a value that a message shows."""
 TAKEN = {"KERNELWRIGHT_ARCHIVE"}
@@ -243,6 +247,11 @@ def _table(path: Path) -> Table | None:
 def _read(path: Path, mention: str = "") -> dict[str, Any] | None:
     """The file's content; None where it cannot be read. One without the `mention` is another program's."""
     try:
+        about = path.stat()
+        if not stat.S_ISREG(about.st_mode):  # a link to a device would never end
+            return None
+        if about.st_size > MAX_BYTES:
+            raise OptionError(f"{path} has {about.st_size >> 20} MB, which no configuration has")
         text = path.read_text()
     except (OSError, UnicodeDecodeError):
         return None
@@ -250,8 +259,8 @@ def _read(path: Path, mention: str = "") -> dict[str, Any] | None:
         return None
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise OptionError(f"{path} is no TOML: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise OptionError(f"{path} is no TOML: {first_line(error)}") from None
 
 
 def _of_paths(kind: Any) -> bool:

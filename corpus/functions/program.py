@@ -43,5 +43,5 @@ def answer_of(
         raise KernelError(f"{failure}: {why}{ending}")
     try:
         return json.loads(said[-1])
-    except ValueError:
-        raise KernelError(f"{failure}: its last line is no answer: {said[-1]!r}{ending}") from None
+    except (ValueError, RecursionError):
+        raise KernelError(f"{failure}: its last line is no answer: {said[-1][:200]!r}{ending}") from None

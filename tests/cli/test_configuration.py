@@ -105,12 +105,21 @@ def test_the_command_optimize_alone_has_the_table_of_its_name(here: Path, monkey
         ("k = 0", "kernelwright.toml: k: k must be at least 1, not 0"),
         ("backend = 'cobol'", "backend = 'cobol': input should be 'tilelang_cpu'"),
         ("k = ", "kernelwright.toml is no TOML"),
+        ("k = " + "[" * 20000 + "]" * 20000, "kernelwright.toml is no TOML"),
+        ("k = " + "9" * 5000, "kernelwright.toml is no TOML"),
+        ("#" * (9 << 20), "kernelwright.toml has 9 MB"),
     ],
 )
 def test_mistakes_are_one_line_with_file_and_key(here: Path, own: str, says: str) -> None:
     write(here, own=own)
     assert says in refused_here(CliRunner().invoke(app, ["retrieve", "softmax"]))
     assert CliRunner().invoke(app, ["retrieve", "--help"]).exit_code == 0
+
+
+def test_a_link_to_a_device_is_no_configuration(here: Path) -> None:
+    """A project may contain links; this one has no end."""
+    (here / "kernelwright.toml").symlink_to("/dev/zero")
+    assert settings() == {}
 
 
 def test_a_variable_that_is_wrong_is_named(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
