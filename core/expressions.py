@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import copy
 import functools
+import numbers
 import operator
 from collections.abc import Callable, Mapping
 from types import CodeType, MappingProxyType
@@ -18,13 +20,15 @@ if TYPE_CHECKING:
 
 FUNCTIONS = {"min": min, "max": max, "abs": abs}
 
-# `**` and `<<` are left out: 9**9**9 would never finish.
+# `**` and `<<` are left out: 9**9**9 would never finish. Of `*` and `%` only those of numbers are there: a repeated or
+# formatted text would fill the memory.
 _ALLOWED = (
     ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.Not, ast.USub, ast.UAdd,
     ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod,
     ast.Compare, ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast.NotIn,
     ast.IfExp, ast.Call, ast.Name, ast.Load, ast.Constant, ast.Tuple, ast.List,
 )  # fmt: skip
+_CONSTANTS = (int, float, str, type(None))
 
 
 class Expression:
@@ -45,18 +49,20 @@ class Expression:
         self.sizes = frozenset((names - called) & sizes.keys())
         if self.sizes:
             tree = ast.fix_missing_locations(_PutIn(sizes).visit(tree))
-        self._code: CodeType = compile(ast.Expression(tree), f"<constraint {text}>", "eval")
         self._tree = tree
+        self._code: CodeType = _compiled(tree, text)
 
     def __call__(self, values: Mapping[str, Any]) -> Any:
         """Return the value for these parameters; a division by zero counts as False."""
         try:
-            return eval(self._code, {"__builtins__": {}, **FUNCTIONS}, dict(values))
+            return eval(self._code, {"__builtins__": {}, **FUNCTIONS, **_OF_NUMBERS}, dict(values))
         except ZeroDivisionError:
             return False
+        except OverflowError as error:
+            raise SpaceError(f"constraint {self.text!r}: {error}; use smaller numbers") from None
         except NameError as error:
             raise SpaceError(f"constraint {self.text!r}: {error}; use the names of the parameters") from None
-        except TypeError as error:
+        except (TypeError, ValueError) as error:
             raise SpaceError(f"constraint {self.text!r} does not fit its parameters: {error}") from None
 
     def over(self, columns: Mapping[str, npt.NDArray[Any]], length: int) -> npt.NDArray[np.bool_]:
@@ -72,6 +78,43 @@ class Expression:
             plain = {name: column.tolist() for name, column in columns.items()}
             rows = ({name: values[i] for name, values in plain.items()} for i in range(length))
             return np.fromiter((bool(self(row)) for row in rows), dtype=bool, count=length)
+
+
+def _compiled(tree: ast.expr, text: str) -> CodeType:
+    try:
+        whole = ast.fix_missing_locations(ast.Expression(_OfNumbers().visit(copy.deepcopy(tree))))
+        code: CodeType = compile(whole, f"<constraint {text}>", "eval")
+    except (RecursionError, MemoryError):  # the compiler's words for the same
+        raise _too_deep(text) from None
+    return code
+
+
+def _too_deep(text: str) -> SpaceError:
+    return SpaceError(f"constraint {text[:80]!r}... nests too deeply; write it as several")
+
+
+class _OfNumbers(ast.NodeTransformer):
+    """Has `*` and `%` ask what they are of."""
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        self.generic_visit(node)
+        if not isinstance(node.op, ast.Mult | ast.Mod):
+            return node
+        return ast.Call(ast.Name(_NAMES[type(node.op)], ast.Load()), [node.left, node.right], [])
+
+
+def _of_numbers(sign: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    def computed(left: Any, right: Any) -> Any:
+        if not (isinstance(left, numbers.Real) and isinstance(right, numbers.Real)):
+            raise TypeError(f"{sign.__name__} is for numbers")
+        return sign(left, right)
+
+    return computed
+
+
+_NAMES: dict[type[ast.operator], str] = {ast.Mult: "product of numbers", ast.Mod: "remainder of numbers"}
+"""Which no parameter can be called."""
+_OF_NUMBERS = {_NAMES[ast.Mult]: _of_numbers(operator.mul), _NAMES[ast.Mod]: _of_numbers(operator.mod)}
 
 
 class _PutIn(ast.NodeTransformer):
@@ -91,12 +134,18 @@ class _PutIn(ast.NodeTransformer):
 def _parse(text: str) -> ast.expr:
     try:
         tree = expression_tree(text)
+    except (RecursionError, MemoryError):
+        raise _too_deep(text) from None
     except (SyntaxError, ValueError):
         raise SpaceError(
             f"constraint {text!r} is no expression; write one such as 'BLOCK_M * BLOCK_N <= 16384'"
         ) from None
     for node in ast.walk(tree):
-        if not isinstance(node, _ALLOWED) or (isinstance(node, ast.Call) and not _plain(node)):
+        if (
+            not isinstance(node, _ALLOWED)
+            or (isinstance(node, ast.Call) and not _plain(node))
+            or (isinstance(node, ast.Constant) and not isinstance(node.value, _CONSTANTS))
+        ):
             raise SpaceError(
                 f"constraint {text!r}: {type(node).__name__} is not allowed; use arithmetic, comparisons, "
                 "and/or/not, min, max and abs"
