@@ -5,7 +5,8 @@ Importing torch and the kernel languages takes seconds, which every command spen
 forked from it in milliseconds, whichever command asks. It ends with the folder, or after `IDLE_S` without a server.
 
 It runs as `python -m kernelwright.evaluators.workers.warm_server FOLDER MODULE...` with the environment that servers
-have, and never runs code of a kernel: its forks do what `fork_server` does.
+have, and never runs code of a kernel: its forks do what `fork_server` does. What a sandbox confines gets nothing from
+it: filters of system calls refuse the type of its socket, and it looks who asks.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import os
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -40,7 +42,7 @@ IDLE_S = 600.0
 IMPORT_S = 600.0
 """For its imports, as in `client`."""
 REQUEST_BYTES = 1 << 17
-REPLY_BYTES = 32
+REPLY_BYTES = 16
 _AT_START = ("PYTHON", "LD_", "OMP_", "MKL_", "MALLOC_", "GLIBC_", "TRITON_INTERPRET", "KERNELWRIGHT_LANGUAGES")
 """How variables begin that count when a process or a library starts: a fork has those of the warm server."""
 _ALSO_IMPORTED = ("torch._dynamo",)
@@ -66,7 +68,7 @@ class ForkedServer:
         if self.returncode is None:
             if not select.select([self._connection], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired("forked server", timeout or 0)
-            self.returncode = int(self._connection.recv(REPLY_BYTES) or -signal.SIGKILL)
+            self.returncode = int(self._connection.recv(REPLY_BYTES, socket.MSG_WAITALL) or -signal.SIGKILL)
             self._connection.close()
         return self.returncode
 
@@ -90,8 +92,8 @@ def forked_server(
     connection = _connect(place_in(Path(folder), environment), modules, environment)
     request = {"modules": list(modules), "environment": dict(environment), "cwd": str(Path.cwd())}
     with contextlib.suppress(OSError):
-        socket.send_fds(connection, [json.dumps(request).encode()], [channel.fileno(), errors.fileno()])
-        if pid := connection.recv(REPLY_BYTES):
+        socket.send_fds(connection, [json.dumps(request).encode() + b"\n"], [channel.fileno(), errors.fileno()])
+        if pid := connection.recv(REPLY_BYTES, socket.MSG_WAITALL):
             return ForkedServer(connection, int(pid))
     connection.close()
     return None
@@ -105,7 +107,7 @@ def place_in(folder: Path, environment: Mapping[str, str]) -> Path:
 
 def _connect(place: Path, modules: Sequence[str], environment: Mapping[str, str]) -> socket.socket:
     place.mkdir(parents=True, exist_ok=True)
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    connection = socket.socket(socket.AF_UNIX)
     with (place / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with contextlib.suppress(OSError):
@@ -158,7 +160,7 @@ class WarmServer:
             os.set_blocking(end, False)
         signal.set_wakeup_fd(wake)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._listening = socket.socket(socket.AF_UNIX)
         self._listening.bind(str(place / "new"))
         self._listening.listen(64)
         (place / "new").rename(place / "socket")
@@ -186,13 +188,18 @@ class WarmServer:
             pid, status = os.waitpid(fork.pid, os.WNOHANG)
             if pid:
                 with contextlib.suppress(OSError):
-                    fork.client.send(str(os.waitstatus_to_exitcode(status)).encode())
+                    fork.client.send(_reply(os.waitstatus_to_exitcode(status)))
                 fork.client.close()
                 del self._forks[number]
 
     def _answer(self, client: socket.socket) -> None:
         data, descriptors, _, _ = socket.recv_fds(client, REQUEST_BYTES, 2)
-        if not data:
+        while data and not data.endswith(b"\n"):
+            more = client.recv(REQUEST_BYTES)
+            data = data + more if more else b""
+        if len(descriptors) != 2 or not data or _is_confined(client):
+            for descriptor in descriptors:
+                os.close(descriptor)
             client.close()
             return
         pid = os.fork()
@@ -202,8 +209,27 @@ class WarmServer:
             _become(json.loads(data), *descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
-        client.send(str(pid).encode())
+        client.send(_reply(pid))
         self._forks[client.fileno()] = _Fork(pid, client)
+
+
+def _reply(number: int) -> bytes:
+    return str(number).encode().ljust(REPLY_BYTES)
+
+
+def _is_confined(client: socket.socket) -> bool:
+    """Return whether the process that asks has fewer rights than this one: it might be a kernel's."""
+    pid, _, _ = struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+    try:
+        return _restrictions(pid) != _restrictions(os.getpid())
+    except OSError:  # it has ended
+        return True
+
+
+def _restrictions(pid: int) -> list[str]:
+    """Return its filters of system calls, and whether it gave up gaining rights, as every sandbox demands."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return [line for line in lines if line.startswith(("NoNewPrivs:", "Seccomp"))]
 
 
 def _become(request: dict[str, Any], channel: int, errors: int) -> NoReturn:

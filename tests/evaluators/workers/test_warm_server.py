@@ -81,6 +81,28 @@ def test_a_gpu_and_other_variables_of_a_start_need_another_process(
     assert place_in(folder, environment()) != place_in(folder, {**environment(), "PYTHONPATH": "/elsewhere"})
 
 
+CONFINED = """
+import ctypes, socket, sys, tempfile
+assert ctypes.CDLL(None).prctl(38, 1, 0, 0, 0) == 0  # PR_SET_NO_NEW_PRIVS, before any filter or Landlock
+from kernelwright.evaluators.workers import warm_server
+with socket.socketpair()[0] as channel, tempfile.TemporaryFile() as errors:
+    forked = warm_server.forked_server([], {**eval(sys.argv[1])}, channel, errors)
+print(forked is None)
+"""
+
+
+def test_what_is_confined_gets_no_server_that_is_not(warm: subprocess.Popen[bytes]) -> None:
+    command = [sys.executable, "-P", "-c", CONFINED, repr(environment())]
+    variables = {**environment(), VARIABLE: os.environ[VARIABLE]}
+    run = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    assert run.stdout == "True\n", run.stderr
+    free = ForkServer([], INTERPRETED)
+    try:
+        assert parent_of(free.pid) == warm.pid
+    finally:
+        free.close()
+
+
 def test_it_ends_with_its_folder(warm: subprocess.Popen[bytes]) -> None:
     shutil.rmtree(os.environ[VARIABLE])
     assert warm.wait(30) == 0
