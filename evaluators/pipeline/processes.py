@@ -301,7 +301,9 @@ class Processes:
 
     def _close_servers(self) -> None:
         self._discard_retired()
-        self._spare = None
+        if self._spare is not None:
+            self._spare[1].discard()
+            self._spare = None
         self.forget_reference()
         if self._servers is not None:
             for server in set(self._servers):

@@ -169,7 +169,8 @@ class WarmServer:
         """Answer requests; a fork whose client is gone is killed."""
         idle_since = time.monotonic()
         while self._place.exists() and time.monotonic() - idle_since < IDLE_S:
-            ready, _, _ = select.select([self._listening, self._awake, *self._forks], [], [], 1.0)
+            watched: list[Any] = [self._listening, self._awake, *self._forks]
+            ready, _, _ = select.select(watched, [], [], 1.0)
             if self._awake in ready:
                 os.read(self._awake, 4096)
             for fork in [fork for number, fork in self._forks.items() if number in ready]:

@@ -133,6 +133,8 @@ def evaluator() -> Iterator[LocalEvaluator]:
         yield shared
 
 
+# Torch advises to use it where it finds a GPU, here a pretended one.
+@pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores")
 def test_sizes_are_numbers_also_where_indices_have_64_bits(tmp_path: Path) -> None:
     """A result of 2^31 elements, which no test computes."""
     source = SOURCE.format(
