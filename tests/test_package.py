@@ -12,6 +12,8 @@ from pathlib import Path
 import kernelwright
 import pytest
 
+from .conftest import SLOW
+
 ROOT = Path(__file__).parents[1]
 BUILT = """
 import json
@@ -36,6 +38,12 @@ def test_every_sub_package_is_listed() -> None:
         if parts[0] not in NO_PACKAGES and not parts[0].startswith("."):
             found.add(".".join(("kernelwright", *parts)))
     assert sorted(listed) == sorted(found)
+
+
+def test_every_slow_test_is_there() -> None:
+    for file, _, name in (entry.partition("::") for entry in SLOW):
+        path = ROOT / "tests" / file
+        assert path.exists() and f"def {name}(" in (path.read_text() if name else "def ("), file
 
 
 def test_every_package_is_searched_for_dead_code() -> None:

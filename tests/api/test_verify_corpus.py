@@ -37,7 +37,7 @@ class Undisturbed(LocalEvaluator):
 
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify_corpus, "local_evaluator", lambda device: Undisturbed(device, FAST))
+    monkeypatch.setattr(verify_corpus, "local_evaluator", lambda device, _: Undisturbed(device, FAST))
 
 
 @pytest.fixture

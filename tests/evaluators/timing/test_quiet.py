@@ -30,5 +30,5 @@ def test_what_is_timed_comes_before_other_processes_on_any_device(
 
     monkeypatch.setattr(quiet, "raised", raised)
     monkeypatch.setattr(quiet, "wait_until_asleep", lambda processes: None)
-    QuietTimer(on_cpu).time([timer], (7, 8), (), Sampling(seconds=0.01))
+    QuietTimer(on_cpu).time([timer], (7, 8), (), Sampling(seconds=0.01, quiet_timeout_s=0.0))
     assert log[0] == "raised (7, 8)" and log[-1] == "as before" and set(log[1:-1]) == {"timed"}
