@@ -83,8 +83,9 @@ def test_a_server_outlives_the_thread_that_started_it(scale_problem: Problem, sc
     assert not Path(f"/proc/{server}").exists()
 
 
-def test_a_server_leaves_byte_code_of_what_it_imports(tmp_path: Path) -> None:
+def test_a_server_leaves_byte_code_of_what_it_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some installers leave none: then every command would compile torch again, which takes seconds."""
+    monkeypatch.delenv(WARM_SERVER)
     (tmp_path / "left_without.py").write_text("HERE = True\n")
     path = f"{Path(kernelwright.__path__[0]).parent}:{tmp_path}"
     environment = {**server_environment("cpu"), "PATH": os.environ["PATH"], "PYTHONPATH": path}
@@ -184,7 +185,7 @@ def test_a_worker_of_a_server_that_replaced_another_has_the_languages_before_it_
     scale_problem: TorchProblem, scale_kernel: PythonKernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """TileLang replaces `sys.excepthook`: imported by the kernel, that would be its fault."""
-    monkeypatch.delenv(WARM_SERVER, raising=False)  # cold servers, which have imported only what they were told to
+    monkeypatch.delenv(WARM_SERVER)  # cold servers, which have imported only what they were told to
     processes = Processes("cpu", FAST.limits)
     try:
         processes.load_languages(languages_of(scale_kernel), scale_kernel.language)
