@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..core import Budget, Config, Evaluation, Kernel, ToolCall
+from ..core.turn_record import SkippedRule
 from ..core.workload_rows import loses
 from ..tuners.search import Found
 from .searches import Variant, WantedSearch
@@ -43,6 +44,8 @@ class Lane:
         self.tried: list[Candidate] = []
         """Correct and timed candidates."""
         self.tool_calls: list[ToolCall] = []
+        self.skipped_rules: list[SkippedRule] = []
+        """Rules that made no change of the turn's kernel, and why."""
         self.last: tuple[Kernel, Evaluation] | None = None
         """The latest evaluation, for a tool that explains its failure."""
         self._known = workbench.measured()

@@ -186,16 +186,22 @@ class Optimization:
         )
         calls, cost = tuple(lane.tool_calls), self._cost(lane.name)
         turn = Turn(
-            lane.number, lane.index, context.analysis, candidate, tuple(attempts), fastest, tool_calls=calls, cost=cost
+            *(lane.number, lane.index, context.analysis, candidate, tuple(attempts), fastest),
+            tool_calls=calls,
+            skipped_rules=tuple(lane.skipped_rules),
+            cost=cost,
         )
         return Expanded(turn, ended)
 
     def _attempt(self, context: TurnContext, failed: list[Attempt]) -> list[Attempt]:
         """Ask for a proposal and evaluate it; several where the proposer has several. Empty when there is none."""
+        told = len(context.lane.skipped_rules)
         try:
             proposal = self.proposer.propose(context, failed)
         except NoKernel as error:
             return [Attempt(None, (), str(error))]
+        if skipped := context.lane.skipped_rules[told:]:
+            self.observer.rules_skipped(context.lane.name, skipped)
         if proposal is None:
             return []
         if isinstance(proposal, Rewrites):

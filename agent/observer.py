@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..core import Evaluation, Profile, Proposal, ToolCall
+    from ..core.turn_record import SkippedRule
     from .analysis import Analysis
     from .turn import Turn
 
@@ -22,6 +23,9 @@ class LoopObserver:
 
     def proposed(self, lane: str, proposal: Proposal, trials: int) -> None:
         """A kernel was proposed, and at most `trials` configs of it will be tried."""
+
+    def rules_skipped(self, lane: str, rules: Sequence[SkippedRule]) -> None:
+        """These rules made no change of the turn's kernel: they do not fit it, or they failed."""
 
     def screening(self, lane: str, proposals: Sequence[Proposal]) -> None:
         """Several changes are tried side by side, one trial each, and one more for the kernel as it is."""

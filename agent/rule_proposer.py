@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
+import logging
 import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,18 +11,20 @@ from dataclasses import replace
 from itertools import islice
 
 import black
-import libcst as cst
-from black.parsing import InvalidInput
 
 from ..core import Kernel, Proposal, PythonKernel, SearchSpace, SpaceError
 from ..core.expressions import Expression
 from ..core.space_inference import named_sizes, parameter_values
+from ..core.text import first_line
+from ..core.turn_record import SkippedRule
 from .analysis import Analysis, Category
+from .analysis.applicability import NotApplicable, OtherLanguage
 from .priors import HELPED, NEVER_HELPED, UNKNOWN, Prior, expected, kinds_of, unknown
 from .proposer import Rewrites, TurnContext
 from .rules import RULES, Machine, Rewritten, Rule
 from .turn import Attempt, Turn
 
+_LOG = logging.getLogger(__name__)
 TUNE = "tune-parameters"
 LINE_LENGTH = 120
 MOST = 16
@@ -51,7 +53,9 @@ class RuleProposer:
         self._machine = machine
         self._rules = rules
         self._prior = prior
-        self._made: dict[tuple[str, tuple[str, ...]], tuple[Rewritten, ...] | None] = {}
+        self._made: dict[tuple[str, tuple[str, ...]], tuple[Rewritten, ...] | SkippedRule] = {}
+        self._failed_together: list[SkippedRule] = []
+        """Combinations that failed and were not told yet."""
         self._preparing: threading.Thread | None = None
 
     def prepare(self, kernel: Kernel) -> None:
@@ -61,9 +65,7 @@ class RuleProposer:
 
     def _prepare(self, kernel: Kernel) -> None:
         for rule in self._rules:
-            # What is unexpected is raised when the rule is applied again, to whom it concerns.
-            with contextlib.suppress(Exception):
-                self._applied([rule], kernel)
+            self._applied([rule], kernel)
 
     def analyse(self, context: TurnContext) -> Analysis:
         """Derive the bottleneck from the metrics."""
@@ -95,6 +97,7 @@ class RuleProposer:
         hopeless = self._hopeless(kinds, turns)
         if not turns and (known := self._known(kinds, proposals, combine, hopeless)):
             yield Rewrites(known[:MOST], combine)
+        self._tell_skipped(context)
         first = [one for one in proposals if one.strategy not in hopeless]
         rest = [*first[MOST:], *(one for one in proposals if one.strategy in hopeless)]
         if first:
@@ -103,6 +106,18 @@ class RuleProposer:
             yield tuning
         for begin in range(0, len(rest), MOST):
             yield Rewrites(tuple(rest[begin : begin + MOST]), combine)
+
+    def _tell_skipped(self, context: TurnContext) -> None:
+        """Tell the lane which rules made no change of its kernel, unless an earlier turn of that kernel did, and which
+        combinations failed since the last turn. Rules for other languages are left out.
+        """
+        kernel, lane = context.candidate.kernel, context.lane
+        if not any(one.before.kernel.digest == kernel.digest for one in context.turns):
+            made = (self._applied([rule], kernel) for rule in self._rules)
+            skipped = [one for one in made if isinstance(one, SkippedRule) and one.reason]
+            lane.skipped_rules += [one for one in skipped if one not in lane.skipped_rules]
+        lane.skipped_rules += self._failed_together
+        self._failed_together = []
 
     def _known(
         self,
@@ -163,7 +178,7 @@ class RuleProposer:
         demand of the parameters leaves no config.
         """
         found = self._applied(rules, kernel)
-        if not found:
+        if not found or isinstance(found, SkippedRule):
             return None
         after = found[-1].kernel
         try:
@@ -178,8 +193,8 @@ class RuleProposer:
             space=space,
         )
 
-    def _applied(self, rules: Sequence[Rule], kernel: Kernel) -> tuple[Rewritten, ...] | None:
-        """Return what each rule made, one after the other; None where one of them does not apply.
+    def _applied(self, rules: Sequence[Rule], kernel: Kernel) -> tuple[Rewritten, ...] | SkippedRule:
+        """Return what each rule made, one after the other, or which of them made no change.
 
         What came of the beginning of a sequence is kept, as longer ones begin with it.
         """
@@ -188,20 +203,29 @@ class RuleProposer:
         key = (kernel.digest, tuple(rule.name for rule in rules))
         if key not in self._made:
             before = self._applied(rules[:-1], kernel)
-            self._made[key] = None if before is None else self._more(before, rules[-1], kernel)
+            self._made[key] = before if isinstance(before, SkippedRule) else self._more(before, rules[-1], kernel)
         return self._made[key]
 
-    def _more(self, before: tuple[Rewritten, ...], rule: Rule, kernel: Kernel) -> tuple[Rewritten, ...] | None:
+    def _more(self, before: tuple[Rewritten, ...], rule: Rule, kernel: Kernel) -> tuple[Rewritten, ...] | SkippedRule:
         latest = before[-1].kernel if before else kernel
         if not isinstance(latest, PythonKernel):
-            return None  # rules rewrite Python
+            return SkippedRule(rule=rule.name, reason="")  # rules rewrite Python
         try:
             rewritten = rule.apply(latest, self._machine)
-            if rewritten is None or rewritten.kernel.source == latest.source:
-                return None
             return (*before, replace(rewritten, kernel=formatted(rewritten.kernel)))
-        except (cst.ParserSyntaxError, cst.CSTValidationError, InvalidInput, AssertionError):
-            return None  # a form of source that the rule does not support
+        except OtherLanguage:
+            return SkippedRule(rule=rule.name, reason="")
+        except NotApplicable as reason:
+            _LOG.debug("rule %s does not fit: %s", rule.name, reason)
+            return SkippedRule(rule=rule.name, reason=str(reason))
+        except Exception as error:  # a bug of this rule, which the others need not pay for
+            _LOG.exception("rule failed: %s", rule.name)
+            reason = first_line(f"{type(error).__name__}: {error}")
+            if before:
+                reason = f"after {len(before)} other{'s' * (len(before) > 1)}: {reason}"
+            failed = SkippedRule(rule=rule.name, reason=reason, failed=True)
+            self._failed_together += [failed] if before else []
+            return failed
 
 
 def _tried_on(kernel: Kernel, turns: Sequence[Turn]) -> set[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ..core import Config, Evaluation, Kernel, Proposal, Record, ToolCall, TurnRecord, source_lines
-from ..core.turn_record import AttemptRecord
+from ..core.turn_record import AttemptRecord, SkippedRule
 from .analysis import Analysis
 
 NO_KERNEL = "no-kernel"
@@ -110,6 +110,8 @@ class Turn:
     """About how many times as fast as the best of the run before (`Candidate.gain_over`); 1.0 when it did not become
     the best."""
     tool_calls: tuple[ToolCall, ...] = ()
+    skipped_rules: tuple[SkippedRule, ...] = ()
+    """Rules that made no change of the kernel, where no earlier turn of the kernel says so."""
     cost: Mapping[str, float] = field(default_factory=dict)
     """Exchanges with models, their tokens, dollars and seconds; empty where rules propose."""
 
@@ -186,6 +188,7 @@ class Turn:
             evaluations=tuple(evaluation.summary() for evaluation in self.evaluations),
             metrics=self.found.evaluation.summary() if self.found else None,
             tool_calls=self.tool_calls,
+            skipped_rules=self.skipped_rules,
             cost=dict(self.cost),
         )
 

@@ -167,10 +167,13 @@ def _on_tensor_cores(kernel: PythonKernel) -> list[PythonKernel]:
 
     IEEE products in Triton take twice the time of those of torch's library, on an H200.
     """
-    from ..agent.rules.triton.split_precision import with_another_precision
+    from ..agent.rules import Machine, NotApplicable
+    from ..agent.rules.triton.split_precision import another_precision
 
-    found = with_another_precision(kernel)
-    return [found.kernel] if found else []
+    try:
+        return [another_precision().apply(kernel, Machine(cores=1)).kernel]
+    except NotApplicable:
+        return []
 
 
 def _fastest_correct(

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from command import run_benchmark
 from kernelwright.agent.rule_proposer import formatted
-from kernelwright.agent.rules import RULES, Machine, Rewritten
+from kernelwright.agent.rules import RULES, Machine, NotApplicable, Rewritten
 from kernelwright.api.devices import CPU, choose_device
 from kernelwright.api.evaluators import local_evaluator, machine, search_evaluator
 from kernelwright.api.jobs import Job, find_job
@@ -62,8 +62,9 @@ def main() -> None:
                 continue
             (start,) = evaluator.evaluate(job.problem, kernel, [Config()])
             for rule in rules:
-                rewritten = rule.apply(kernel, machine(device))
-                if rewritten is None:
+                try:
+                    rewritten = rule.apply(kernel, machine(device))
+                except NotApplicable:
                     continue
                 found = search(evaluator, replace(job, kernel=formatted(rewritten.kernel)), rewritten, options.trials)
                 rows.append(row(job.problem.id, rule.name, start, found))
@@ -95,10 +96,10 @@ def after(kernel: PythonKernel, names: str, device: Machine) -> PythonKernel | N
     """Return the kernel with these rules applied, None where one does not fire."""
     by_name = {rule.name: rule for rule in RULES}
     for name in filter(None, names.split(",")):
-        rewritten = by_name[name].apply(kernel, device)
-        if rewritten is None:
+        try:
+            kernel = formatted(by_name[name].apply(kernel, device).kernel)
+        except NotApplicable:
             return None
-        kernel = formatted(rewritten.kernel)
     return kernel
 
 

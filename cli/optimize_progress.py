@@ -18,6 +18,7 @@ from ..api.observers import RunObserver
 from ..core import Evaluation, Profile, Proposal, Status, ToolCall
 from ..core.baselines import against_text
 from ..core.text import first_line
+from ..core.turn_record import SkippedRule
 from .optimize_result import show_result
 from .render import Screen, describe_config, status_text
 
@@ -74,6 +75,14 @@ class RunLines(RunDisplay):
         """The strategy and why."""
         why = f": {proposal.rationale}" if proposal.rationale else ""
         self.line(f"  {self._lane(lane)}{proposal.strategy}{why}")
+
+    def rules_skipped(self, lane: str, rules: Sequence[SkippedRule]) -> None:
+        """Rules that failed; with `--verbose` also those that do not fit, and why."""
+        for one in rules:
+            if one.failed:
+                self.line(f"  {self._lane(lane)}rule failed: {one.rule}: {one.reason} (a bug: please report it)")
+            elif self.display.verbose:
+                self.line(f"  {self._lane(lane)}rule {one.rule} does not fit: {one.reason}")
 
     def screening(self, lane: str, proposals: Sequence[Proposal]) -> None:
         """The changes that are tried."""

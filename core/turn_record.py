@@ -53,6 +53,16 @@ class AttemptRecord(_Part):
         return {name: value for name, value in found.items() if name not in _TIMES or value not in (None, {})}
 
 
+class SkippedRule(_Part):
+    """A rewrite rule that made no change of a kernel."""
+
+    rule: str
+    reason: str
+    """Why it does not fit the kernel, in a few words; of a rule that failed, its exception."""
+    failed: bool = False
+    """Whether the rule failed, which is a bug of its own."""
+
+
 class AnalysisRecord(_Part):
     """The bottleneck of the kernel that a turn began with."""
 
@@ -100,6 +110,8 @@ class TurnRecord(Line):
     """The first failure of the last attempt."""
     attempts: tuple[AttemptRecord, ...] = ()
     """The proposal, then its repairs."""
+    skipped_rules: tuple[SkippedRule, ...] = ()
+    """Rules that did not fit `before`, where no earlier turn says so; missing in journals that older versions wrote."""
     evaluations: tuple[EvaluationSummary, ...] = Field(
         default=(), validation_alias="evaluation_results", serialization_alias="evaluation_results"
     )
@@ -108,6 +120,11 @@ class TurnRecord(Line):
     tool_calls: tuple[ToolCall, ...] = ()
     cost: dict[str, int | float] = Field(default_factory=dict)
     """Exchanges with models, their tokens, dollars and seconds; empty where rules proposed."""
+
+    @model_serializer(mode="wrap")
+    def _without_absent_rules(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        found: dict[str, Any] = handler(self)
+        return {name: value for name, value in found.items() if name != "skipped_rules" or value}
 
     @property
     def name(self) -> str:

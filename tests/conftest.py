@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import logging
 import os
 import shutil
 import signal
@@ -113,6 +114,22 @@ FAST = Settings(
 ).quick()
 PROVING = replace(FAST, replay_on_cpu=True, require_replay=True)
 """With launch plans, which take as long as all else of an evaluation on a CPU: for tests of what they do."""
+
+
+@pytest.fixture(autouse=True)
+def no_rule_fails(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A rewrite rule that fails in a test's own process fails the test: a run only logs it and goes on."""
+    failed: list[str] = []
+
+    class Kept(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            failed.append(self.format(record))
+
+    kept, log = Kept(logging.ERROR), logging.getLogger("kernelwright.agent.rule_proposer")
+    log.addHandler(kept)
+    yield
+    log.removeHandler(kept)
+    assert not failed or request.node.get_closest_marker("failing_rules"), "\n".join(failed)
 
 
 @pytest.fixture(scope="session")

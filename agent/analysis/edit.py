@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import libcst as cst
+import libcst.matchers as m
 
 from ...core import Parameter, PythonKernel, Value
-from .search import outer_nodes
+from .search import find_all, outer_nodes
 from .source import expression, statements
 
 Edited = cst.CSTNode | cst.FlattenSentinel[cst.BaseStatement] | cst.RemovalSentinel
@@ -87,25 +88,48 @@ def with_parameters(names: Sequence[str], constexpr: bool = True) -> Edit:
     return add
 
 
+def keyword_argument(name: str, text: str) -> cst.Arg:
+    """Return the argument `name=text` of a call."""
+    equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
+    return cst.Arg(keyword=cst.Name(name), value=expression(text), equal=equal)
+
+
 def with_arguments(values: Mapping[str, str]) -> Edit:
     """Return an edit of a Call that adds keyword arguments at its end."""
 
     def add(node: cst.CSTNode) -> cst.CSTNode:
         call = cst.ensure_type(node, cst.Call)
-        equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
-        new = [cst.Arg(keyword=cst.Name(name), value=expression(text), equal=equal) for name, text in values.items()]
-        last = call.args[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
-        return call.with_changes(args=[*call.args[:-1], last, *new])
+        return call.with_changes(args=appended(call.args, [keyword_argument(*one) for one in values.items()]))
 
     return add
 
 
+def appended(args: Sequence[cst.Arg], new: Sequence[cst.Arg]) -> list[cst.Arg]:
+    """Return arguments with others behind them. A comment behind the last old one stays where it is."""
+    if not args or not new:
+        return [*args, *new]
+    last = args[-1]
+    if not (isinstance(last.comma, cst.Comma) and find_all(last.comma, m.Comment())):
+        last = last.with_changes(comma=cst.MaybeSentinel.DEFAULT)
+    return [*args[:-1], last, *new]
+
+
 def both(first: Edit, second: Edit) -> Edit:
-    """Return an edit that makes two changes to one node; the first must leave one node."""
+    """Return an edit that makes two changes to one node: the second to what the first leaves in the node's place.
+
+    Where the first puts statements around the node, the second changes the node between them.
+    """
 
     def make(node: cst.CSTNode) -> Edited:
         changed = first(node)
-        assert isinstance(changed, cst.CSTNode)
+        if isinstance(changed, cst.FlattenSentinel):
+            lines = list(changed)
+            at = next((i for i, one in enumerate(lines) if one is node), 0)
+            middle = second(lines[at])
+            assert not isinstance(middle, cst.RemovalSentinel)
+            inner = list(middle) if isinstance(middle, cst.FlattenSentinel) else [_statement(middle)]
+            return cst.FlattenSentinel([*lines[:at], *inner, *lines[at + 1 :]])
+        assert isinstance(changed, cst.CSTNode), "what is removed cannot be changed again"
         return second(changed)
 
     return make

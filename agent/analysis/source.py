@@ -1,22 +1,19 @@
-"""Read and rewrite kernel source on its concrete syntax tree.
-
-Rules look at loop nests inside `@T.prim_func` functions and replace statements. Text that a rule does not touch
-stays byte for byte.
-"""
+"""Reads and writes Python source on its concrete syntax tree; text that nothing touches stays byte for byte."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Mapping
+from typing import TypeVar, cast
 
 import libcst as cst
-import libcst.matchers as m
 
-from ...core import PythonKernel, Target
-from ...core.languages import TILELANG
+from ...core import PythonKernel
+from .applicability import NotApplicable
 
+S = TypeVar("S", bound=cst.CSTNode)
 Statement = cst.BaseStatement
 Expression = cst.BaseExpression
 
@@ -39,7 +36,23 @@ def statements(text: str) -> list[Statement]:
 def code(node: cst.CSTNode) -> str:
     """Return the text of a node; an expression becomes one line without comments."""
     text = cst.Module(body=[]).code_for_node(node)
-    return " ".join(text.split()) if isinstance(node, cst.BaseExpression) else text
+    if not isinstance(node, cst.BaseExpression):
+        return text
+    if "#" in text or "\\" in text:
+        text = cst.Module(body=[]).code_for_node(cast(cst.CSTNode, node.visit(_OnOneLine())))
+    return " ".join(text.split())
+
+
+class _OnOneLine(cst.CSTTransformer):
+    """Removes comments and the backslashes of continued lines, neither of which may stand in the middle of a line."""
+
+    def leave_Comment(self, original_node: cst.Comment, updated_node: cst.Comment) -> cst.RemovalSentinel:
+        return cst.RemoveFromParent()
+
+    def leave_SimpleWhitespace(
+        self, original_node: cst.SimpleWhitespace, updated_node: cst.SimpleWhitespace
+    ) -> cst.SimpleWhitespace:
+        return updated_node.with_changes(value=re.sub(r"\\\r?\n", " ", updated_node.value))
 
 
 def names(node: cst.CSTNode) -> set[str]:
@@ -78,7 +91,7 @@ def _fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(kind))
 
 
-def substitute(node: cst.CSTNode, values: Mapping[str, str]) -> cst.CSTNode:
+def substitute(node: S, values: Mapping[str, str]) -> S:
     """Replace names by expressions, in brackets where they are not plain."""
     replacements = {name: _bracketed(expression(text)) for name, text in values.items()}
 
@@ -95,12 +108,10 @@ def substitute(node: cst.CSTNode, values: Mapping[str, str]) -> cst.CSTNode:
         def leave_Arg(self, original_node: cst.Arg, updated_node: cst.Arg) -> cst.Arg:
             return updated_node.with_changes(keyword=original_node.keyword)
 
-    result = node.visit(Replace())
-    assert isinstance(result, cst.CSTNode)
-    return result
+    return cast(S, node.visit(Replace()))
 
 
-def replace_expression(node: cst.CSTNode, old: str, new: str) -> cst.CSTNode:
+def replace_expression(node: S, old: str, new: str) -> S:
     """Replace every expression whose text is `old` by `new`."""
     replacement = _bracketed(expression(new))
 
@@ -110,9 +121,7 @@ def replace_expression(node: cst.CSTNode, old: str, new: str) -> cst.CSTNode:
                 return replacement
             return super().on_leave(original_node, updated_node)  # type: ignore[return-value]
 
-    result = node.visit(Replace())
-    assert isinstance(result, cst.CSTNode)
-    return result
+    return cast(S, node.visit(Replace()))
 
 
 def operand(text: str) -> str:
@@ -128,121 +137,6 @@ def _bracketed(node: Expression) -> Expression:
 def bare(node: cst.CSTNode) -> cst.CSTNode:
     """Return an expression without its outer brackets."""
     return node.with_changes(lpar=[], rpar=[]) if hasattr(node, "lpar") else node
-
-
-@dataclass(frozen=True)
-class Loop:
-    """`for a, b in T.grid(M, N):`, `for a in T.serial(M):` or `for a in T.unroll(M):`."""
-
-    kind: str
-    variables: tuple[str, ...]
-    extents: tuple[str, ...]
-    body: tuple[Statement, ...]
-    node: cst.For
-
-    @property
-    def only(self) -> Statement | None:
-        """The single statement of the body, or None when there are more."""
-        return self.body[0] if len(self.body) == 1 else None
-
-
-def loop_of(node: cst.CSTNode | None) -> Loop | None:
-    """Return the statement as a loop when it runs over T.serial, T.grid or T.unroll from zero, else None."""
-    if not isinstance(node, cst.For) or node.orelse or not isinstance(node.body, cst.IndentedBlock):
-        return None
-    call = node.iter
-    if not m.matches(call, m.Call(func=m.Attribute(m.Name("T"), m.Name("serial") | m.Name("grid") | m.Name("unroll")))):
-        return None
-    assert isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute)
-    extents = tuple(code(arg.value) for arg in call.args)
-    if any(arg.keyword for arg in call.args) or (call.func.attr.value != "grid" and len(extents) != 1):
-        return None
-    targets = [e.value for e in node.target.elements] if isinstance(node.target, cst.Tuple) else [node.target]
-    variables = tuple(target.value for target in targets if isinstance(target, cst.Name))
-    if len(variables) != len(extents) or len(targets) != len(extents):
-        return None
-    body = tuple(s for s in node.body.body if isinstance(s, cst.BaseStatement))
-    return Loop(call.func.attr.value, variables, extents, body, node)
-
-
-def make_loop(variables: Sequence[str], extents: Sequence[str], body: Iterable[Statement]) -> cst.For:
-    """Build a serial loop or grid with this body."""
-    kind = "serial" if len(variables) == 1 else "grid"
-    header = f"for {', '.join(variables)} in T.{kind}({', '.join(extents)}):\n    pass\n"
-    loop = statements(header)[0]
-    assert isinstance(loop, cst.For)
-    return loop.with_changes(body=cst.IndentedBlock(body=list(body)))
-
-
-def rebuild(loop: Loop, body: Iterable[Statement], extents: Sequence[str] | None = None) -> cst.For:
-    """Build the loop again with another body, and perhaps other extents."""
-    new = make_loop(loop.variables, extents or loop.extents, body)
-    kind = m.Attribute(m.Name("T"), m.Name("serial") | m.Name("grid"))
-    if loop.kind == "unroll" and m.matches(new.iter, m.Call(func=kind)):
-        new = new.with_deep_changes(new.iter, func=expression("T.unroll"))
-    return new.with_changes(leading_lines=loop.node.leading_lines)
-
-
-def nest_of(node: cst.CSTNode) -> list[Loop]:
-    """Return a perfect nest: loops of any kind, of which each but the last contains only the next."""
-    found: list[Loop] = []
-    loop = loop_of(node)
-    while loop is not None:
-        found.append(loop)
-        loop = loop_of(loop.only)
-    return found
-
-
-def is_window(loop: Loop) -> bool:
-    """Return whether a loop walks a small sliding window, such as `T.grid(KS, KS)`.
-
-    A window slides when some index adds one of its variables to another name, as in `x + kx`.
-    """
-    if len(loop.extents) < 2 or len(set(loop.extents)) > 1:
-        return False
-    parts = [names(expression(p)) for a in accesses(loop.node) for p in a.index if p != "*"]
-    return any({variable} < part for variable in loop.variables for part in parts)
-
-
-@dataclass(frozen=True)
-class Access:
-    """A buffer element that a statement reads or writes."""
-
-    buffer: str
-    index: tuple[str, ...]
-    write: bool
-
-
-def accesses(node: cst.CSTNode) -> list[Access]:
-    """Return every subscript of a plain name below a node; an augmented target counts as read and written."""
-    found: list[Access] = []
-    targets: dict[int, bool] = {}
-
-    class Visitor(cst.CSTVisitor):
-        def visit_AssignTarget(self, node: cst.AssignTarget) -> None:
-            targets[id(node.target)] = False
-
-        def visit_AugAssign(self, node: cst.AugAssign) -> None:
-            targets[id(node.target)] = True
-
-        def visit_Subscript(self, node: cst.Subscript) -> None:
-            if isinstance(node.value, cst.Name):
-                index = tuple(code(part.slice) for part in node.slice)
-                if id(node) in targets:
-                    found.append(Access(node.value.value, index, write=True))
-                if targets.get(id(node), True):
-                    found.append(Access(node.value.value, index, write=False))
-
-        def visit_Expr(self, node: cst.Expr) -> None:
-            # Statements such as T.clear(buffer), T.fill(buffer, ...), T.copy(a, b) touch whole buffers.
-            if m.matches(node.value, m.Call(func=m.Attribute(m.Name("T")))):
-                assert isinstance(node.value, cst.Call)
-                for arg in node.value.args:
-                    if isinstance(arg.value, cst.Name) and arg.keyword is None:
-                        found.append(Access(arg.value.value, ("*",), write=True))
-
-    node.visit(Visitor())
-    return found
 
 
 def target_of(node: cst.CSTNode) -> cst.BaseExpression:
@@ -262,46 +156,6 @@ def assignment(node: Statement | None) -> tuple[Expression, str, Expression] | N
     if isinstance(inner, cst.AugAssign) and isinstance(inner.operator, cst.AddAssign):
         return inner.target, "+=", inner.value
     return None
-
-
-Rewrite = Callable[[Statement, Sequence[Statement]], Sequence[Statement] | None]
-
-
-def rewrite_kernels(module: cst.Module, rewrite: Rewrite) -> cst.Module:
-    """Offer every statement inside the prim_funcs to `rewrite`, outer ones first.
-
-    `rewrite(statement, after)` sees the statement and those that follow it in its block. It returns the statements
-    that replace it, or None to continue inside the statement's own blocks.
-    """
-
-    class Kernels(cst.CSTTransformer):
-        def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:
-            return _rewrite_blocks(updated_node, rewrite) if is_prim_func(updated_node) else updated_node  # type: ignore[return-value]
-
-    return module.visit(Kernels())
-
-
-def _rewrite_blocks(node: cst.CSTNode, rewrite: Rewrite) -> cst.CSTNode:
-    body = getattr(node, "body", None)
-    if not isinstance(body, cst.IndentedBlock):
-        return node
-    new: list[Statement] = []
-    for position, statement in enumerate(body.body):
-        assert isinstance(statement, cst.BaseStatement)
-        replaced = rewrite(statement, [s for s in body.body[position + 1 :] if isinstance(s, cst.BaseStatement)])
-        if replaced is None:
-            inner = _rewrite_blocks(statement, rewrite)
-            assert isinstance(inner, cst.BaseStatement)
-            new.append(inner)
-        else:
-            new.extend(replaced)
-    return node.with_changes(body=body.with_changes(body=new))
-
-
-def is_prim_func(node: cst.FunctionDef) -> bool:
-    """Return whether a function is decorated with T.prim_func."""
-    prim_func = m.Decorator(m.Attribute(m.Name("T"), m.Name("prim_func")))
-    return any(m.matches(decorator, prim_func) for decorator in node.decorators)
 
 
 def fresh(wanted: str, taken: set[str]) -> str:
@@ -332,14 +186,12 @@ def insert_before_definitions(module: cst.Module, text: str) -> cst.Module:
     return module.with_changes(body=[*module.body[:position], *new, *module.body[position:]])
 
 
-def is_cpu_tilelang(kernel: PythonKernel) -> bool:
-    """Return whether the kernel is TileLang for the CPU."""
-    return kernel.language == TILELANG and kernel.target is Target.CPU
-
-
 def tree_and_names(kernel: PythonKernel) -> tuple[cst.Module, set[str]]:
-    """Return the syntax tree and all names that it uses."""
-    module, found = _parsed(kernel.source)
+    """Return the syntax tree and all names that it uses. Raises NotApplicable for syntax that libcst does not know."""
+    try:
+        module, found = _parsed(kernel.source)
+    except cst.ParserSyntaxError as error:
+        raise NotApplicable(f"libcst cannot read line {error.raw_line}") from None
     return module, set(found)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import re
 import symtable
@@ -15,7 +16,8 @@ from ...core import PythonKernel, TorchProblem
 from ...core.generated_code import GeneratedCode
 from ...core.syntax_tree import syntax_tree
 from ..rule_proposer import formatted
-from ..rules.triton.split_precision import with_precisions
+from ..rules import Machine, NotApplicable
+from ..rules.triton.split_precision import precision_choice
 from .kernels import GeneratedKernel, helper, kernels_of
 from .obstacle import Obstacle
 from .tidying import tidied
@@ -55,9 +57,9 @@ def first_kernel(problem: TorchProblem, code: GeneratedCode) -> PythonKernel:
     ]
     kernel = PythonKernel.parse("\n\n\n".join(["\n\n".join(filter(None, top)), *parts]) + "\n", problem.name)
     # Inductor computes fp32 products without tensor cores, which are a search's to choose.
-    rewritten = with_precisions(kernel, "ieee")
-    found = rewritten.kernel if rewritten else kernel
-    return formatted(replace(found, source=tidied(found.source)))
+    with contextlib.suppress(NotApplicable):
+        kernel = precision_choice("ieee").apply(kernel, Machine(cores=1)).kernel
+    return formatted(replace(kernel, source=tidied(kernel.source)))
 
 
 def _header(problem: TorchProblem, kernels: Sequence[GeneratedKernel], library: Sequence[str]) -> str:

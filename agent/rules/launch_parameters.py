@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import libcst as cst
 import libcst.matchers as m
 
 from ...core import Parameter, PythonKernel, Target
 from ...core.languages import TRITON
-from ..analysis.source import add_constant, tree_and_names
-from .rule import Machine, Rewritten, with_source
+from ..analysis.applicability import OtherLanguage, require
+from ..analysis.change import Change, Rewritten
+from ..analysis.edit import keyword_argument
+from ..analysis.source import tree_and_names
+from .rule import rule
 
 CHOICES = {
     "NUM_WARPS": (1, 2, 4, 8, 16),
@@ -20,38 +21,31 @@ CHOICES = {
 TRITON_DEFAULTS = {"num_warps": 4, "num_stages": 3}
 
 
-@dataclass(frozen=True)
-class LaunchParameters:
+def _cuda_module(kernel: PythonKernel) -> cst.Module:
+    if kernel.target is not Target.CUDA:
+        raise OtherLanguage("not for CUDA")
+    return tree_and_names(kernel)[0]
+
+
+@rule(
+    "launch-parameters",
+    category="parallelism",
+    work="both",
+    why="occupancy and the depth of the pipeline decide how well memory latency is hidden",
+    reads=_cuda_module,
+)
+def launch_parameters(module: cst.Module, change: Change) -> Rewritten:
     """Turn literals such as `num_warps=4` into constants with values to search; Triton launches also get the ones
     that they leave at their default.
 
-    These numbers change the speed, never the result.
+    These numbers change the speed, never the result. A launch with `**options` is left alone: they may be in there.
     """
-
-    name = "launch-parameters"
-    category = "parallelism"
-    work = "both"
-    why = "occupancy and the depth of the pipeline decide how well memory latency is hidden"
-
-    def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
-        """Return the kernel with launch parameters as constants, or None where it has none."""
-        if kernel.target is not Target.CUDA:
-            return None
-        module, taken = tree_and_names(kernel)
-        lifter = _Lifter(_jitted(module) if kernel.language == TRITON else set(), taken)
-        module = module.visit(lifter)
-        if not lifter.found:
-            return None
-        parameters = []
-        for constant, value in reversed(lifter.found.items()):
-            module = add_constant(module, constant, value)
-            values = sorted({*CHOICES[constant], value})
-            parameters.append(Parameter(constant, values, value))
-        return Rewritten(
-            with_source(kernel, module),
-            f"made {', '.join(lifter.found)} parameters of the launch",
-            tuple(reversed(parameters)),
-        )
+    lifter = _Lifter(_jitted(module) if change.kernel.language == TRITON else set(), change.taken)
+    change.module = cst.ensure_type(module.visit(lifter), cst.Module)
+    require(lifter.found, "no launch has warps, stages or threads that are literals or left out")
+    for constant, value in lifter.found.items():
+        change.add(Parameter(constant, sorted({*CHOICES[constant], value}), value))
+    return change.rewritten(f"made {', '.join(lifter.found)} parameters of the launch")
 
 
 class _Lifter(cst.CSTTransformer):
@@ -71,13 +65,14 @@ class _Lifter(cst.CSTTransformer):
         return updated_node
 
     def _triton_launch(self, call: cst.Call) -> cst.Call:
+        if any(arg.star == "**" for arg in call.args):
+            return call
         call = self._lift(call, {"num_warps": "NUM_WARPS", "num_stages": "NUM_STAGES"})
         given = {arg.keyword.value for arg in call.args if arg.keyword}
         for keyword, default in TRITON_DEFAULTS.items():
             constant = keyword.upper()
-            if keyword in given or not self._may(constant, default):
-                continue
-            call = call.with_changes(args=[*call.args, _keyword(keyword, constant)])
+            if keyword not in given and self._may(constant, default):
+                call = call.with_changes(args=[*call.args, keyword_argument(keyword, constant)])
         return call
 
     def _lift(self, call: cst.Call, constants: dict[str, str]) -> cst.Call:
@@ -103,8 +98,3 @@ def _jitted(module: cst.Module) -> set[str]:
     )
     functions = [s for s in module.body if isinstance(s, cst.FunctionDef) and len(s.decorators) == 1]
     return {function.name.value for function in functions if m.matches(function.decorators[0], jit)}
-
-
-def _keyword(name: str, value: str) -> cst.Arg:
-    equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
-    return cst.Arg(keyword=cst.Name(name), value=cst.Name(value), equal=equal)

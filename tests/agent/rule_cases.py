@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernelwright.core import Kernel, PythonKernel, TorchProblem
+from kernelwright.agent.rules import Machine, NotApplicable, Rewritten, Rule
+from kernelwright.core import PythonKernel, TorchProblem
 
 PROBLEM = """
 import torch
@@ -55,6 +56,14 @@ class ModelNew(nn.Module):
 """
 
 
+def attempted(rule: Rule, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
+    """Apply a rule; None where it says why it does not fit."""
+    try:
+        return rule.apply(kernel, machine)
+    except NotApplicable:
+        return None
+
+
 @dataclass(frozen=True)
 class Case:
     """A kernel in TileLang for the CPU, and what it computes in torch."""
@@ -65,7 +74,7 @@ class Case:
     axes: str = "row"
 
     @property
-    def kernel(self) -> Kernel:
+    def kernel(self) -> PythonKernel:
         lines = self.body.strip("\n").splitlines()
         margin = len(lines[0]) - len(lines[0].lstrip())
         body = "\n".join(" " * 12 + line[margin:] for line in lines)

@@ -9,11 +9,12 @@ import pytest
 from kernelwright.agent.loop import Outcome
 from kernelwright.agent.priors import NEVER_HELPED, prior_of
 from kernelwright.agent.rule_proposer import TUNE, RuleProposer, formatted, joint_space
-from kernelwright.agent.rules.rule import Machine, Rewritten
+from kernelwright.agent.rules import Machine, NotApplicable, Rewritten
 from kernelwright.agent.stopping import StoppingCriteria
 from kernelwright.agent.turn import RULES, Turn
 from kernelwright.core import Budget, Kernel, Parameter, PythonKernel, Target
 from kernelwright.core.languages import TILELANG
+from kernelwright.core.turn_record import TurnRecord
 from kernelwright.tuners.discovery import space_of
 
 from ..fakes import kernel
@@ -43,12 +44,12 @@ class Times:
     def constant(self) -> str:
         return self.name.upper()
 
-    def apply(self, kernel: Kernel, machine: Machine) -> Rewritten | None:
+    def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten:
         if self.broken:
             raise AssertionError("a form that the rule did not foresee")
         self.applied.append(" ".join(kernel.constants))
-        if {self.constant, *self.excludes} & {*kernel.constants}:
-            return None
+        if taken := {self.constant, *self.excludes} & {*kernel.constants}:
+            raise NotApplicable(f"the kernel has {', '.join(sorted(taken))}")
         after = kernel.bind({"RESULT": kernel.constants["RESULT"] * self.factor})
         lines = [after.source.rstrip("\n"), f"{self.constant} = 1"]
         if self.brings is not None:
@@ -101,9 +102,29 @@ def test_no_rules_and_no_sizes_leave_nothing_to_try(tmp_path: Path) -> None:
     assert (outcome.stopped, outcome.turns) == ("nothing left to try", ())
 
 
-def test_a_rule_that_meets_what_it_does_not_foresee_is_passed_over(tmp_path: Path) -> None:
+@pytest.mark.failing_rules
+def test_a_rule_that_fails_costs_itself_alone_and_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever it raises that is no NotApplicable: an assertion is a bug too."""
     outcome = optimized(tmp_path, Times("broken", 0.5, broken=True), Times("half", 0.5))
     assert strategies(outcome) == ["1.0 half"]
+    (skipped,) = outcome.turns[0].record().skipped_rules
+    assert skipped.failed and skipped.rule == "broken"
+    assert skipped.reason == "AssertionError: a form that the rule did not foresee"
+    (logged,) = [one for one in caplog.records if one.name == "kernelwright.agent.rule_proposer"]
+    assert logged.levelname == "ERROR" and logged.exc_info is not None
+
+
+def test_why_a_rule_does_not_fit_is_in_the_history_once_per_kernel(tmp_path: Path) -> None:
+    rules = Times("half", 0.5), Times("other", 2.0, excludes=("RESULT",))
+    outcome = optimized(tmp_path, *rules, beam=2)
+    told = [(turn.number, one.rule, one.reason, one.failed) for turn in outcome.turns for one in turn.skipped_rules]
+    assert told[0] == (1, "other", "the kernel has RESULT", False)
+    assert len(told) == len(
+        {(turn.before.kernel.digest, one.rule) for turn in outcome.turns for one in turn.skipped_rules}
+    )
+    assert "skipped_rules" in outcome.turns[0].record().to_json()
+    old = {name: value for name, value in outcome.turns[0].record().to_json().items() if name != "skipped_rules"}
+    assert TurnRecord.model_validate(old).skipped_rules == ()
 
 
 def test_rules_whose_demands_contradict_each_other_are_not_combined(tmp_path: Path) -> None:
@@ -226,8 +247,10 @@ def test_what_brings_choices_comes_along(tmp_path: Path, helps: bool, best_ms: f
 
 def test_a_rule_that_leads_back_leads_nowhere(tmp_path: Path) -> None:
     class Back(Times):
-        def apply(self, kernel: Kernel, machine: Machine) -> Rewritten | None:
-            return None if kernel == start else Rewritten(start, "done")
+        def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten:
+            if kernel == start:
+                raise NotApplicable("it is the start")
+            return Rewritten(start, "done")
 
     start = formatted(kernel(20.0))
     outcome = optimized(tmp_path, Times("half", 0.5), Back("back", 1.0), start=start)
@@ -264,6 +287,7 @@ def test_what_never_helped_on_this_kind_comes_last(tmp_path: Path) -> None:
     assert [turn.strategy for turn in outcome.turns[1:3]] == [TUNE, "vain"]
 
 
+@pytest.mark.failing_rules
 def test_what_gained_before_is_where_the_first_turn_begins(tmp_path: Path) -> None:
     """In sequence, the most promising first; its beginnings, and the whole with each of the others."""
     gains = {
@@ -340,7 +364,6 @@ def test_what_a_later_rule_takes_out_is_in_no_constraint() -> None:
     spaces = []
     for name in ("wide-streams", "fuse-neighbour"):
         rewritten = BY_NAME[name].apply(fused, MACHINE)
-        assert rewritten is not None
         fused = rewritten.kernel
         spaces += [rewritten.space] if rewritten.space else []
     space = joint_space(fused, spaces, {})

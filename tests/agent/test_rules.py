@@ -31,6 +31,7 @@ from .rule_cases import (
     WINDOW,
     WRONG_ORDER,
     Case,
+    attempted,
 )
 
 MACHINE = Machine(cores=2)
@@ -78,7 +79,7 @@ DOES_NOT_FIRE = [
 
 
 def apply(rule: Rule, kernel: Kernel) -> Kernel | None:
-    rewritten = rule.apply(kernel, MACHINE)
+    rewritten = attempted(rule, kernel, MACHINE)
     return formatted(rewritten.kernel) if rewritten else None
 
 
@@ -93,7 +94,7 @@ def test_fires_and_stays_correct(
     evaluator: LocalEvaluator, known_right: set[str], name: str, case: Case, expected: str
 ) -> None:
     rule = BY_NAME[name]
-    rewritten = rule.apply(case.kernel, MACHINE)
+    rewritten = attempted(rule, case.kernel, MACHINE)
     assert rewritten is not None
     assert expected in formatted(rewritten.kernel).source
     configs = list(rewritten.space) if rewritten.space else [Config()]
@@ -132,7 +133,7 @@ def test_results_are_python_and_declare_their_parameters(
     corpus: dict[str, list[Kernel]], rule: Rule, backend: str
 ) -> None:
     for kernel in corpus[backend]:
-        rewritten = rule.apply(kernel, MACHINE)
+        rewritten = attempted(rule, kernel, MACHINE)
         if rewritten is None:
             continue
         ast.parse(rewritten.kernel.source)
@@ -158,7 +159,7 @@ def test_what_is_jammed_is_not_jammed_again(name: str) -> None:
 
 def test_jam_binds_its_factor_to_the_block_that_it_divides() -> None:
     body = PRODUCT.body.replace("for k in T.serial(N)", "for k in T.serial(BLOCK)")
-    rewritten = BY_NAME["unroll-and-jam"].apply(Case(body, "return x").kernel, MACHINE)
+    rewritten = attempted(BY_NAME["unroll-and-jam"], Case(body, "return x").kernel, MACHINE)
     assert rewritten is not None
     assert rewritten.constraints == ("BLOCK % UNROLL == 0",)
     assert rewritten.space is not None
@@ -168,7 +169,7 @@ def test_jam_binds_its_factor_to_the_block_that_it_divides() -> None:
 def test_a_call_that_is_no_launch_is_left_alone() -> None:
     source = find_kernel("1_19", "triton").read().source
     calls = source + "\n\ndef other(layers, x):\n    return layers[0](x)\n"
-    rewritten = BY_NAME["launch-parameters"].apply(PythonKernel.parse(calls), MACHINE)
+    rewritten = attempted(BY_NAME["launch-parameters"], PythonKernel.parse(calls), MACHINE)
     assert rewritten is None or "return layers[0](x)\n" in rewritten.kernel.source
 
 
@@ -178,24 +179,24 @@ def test_atomics_forbid_splitting() -> None:
 
 
 def test_one_core_leaves_nothing_to_split() -> None:
-    assert BY_NAME["split-grid"].apply(ROW_SUM.kernel, Machine(cores=1)) is None
+    assert attempted(BY_NAME["split-grid"], ROW_SUM.kernel, Machine(cores=1)) is None
 
 
 def test_launch_parameters_of_triton_and_tilelang() -> None:
     relu = find_kernel("1_19", "triton").read()
     bare = PythonKernel.parse(relu.source.replace(", num_warps=NUM_WARPS", "").replace("NUM_WARPS", "UNUSED_WARPS"))
-    rewritten = BY_NAME["launch-parameters"].apply(bare, MACHINE)
+    rewritten = attempted(BY_NAME["launch-parameters"], bare, MACHINE)
     assert rewritten is not None
     assert [parameter.name for parameter in rewritten.parameters] == ["NUM_WARPS", "NUM_STAGES"]
     assert "num_warps=NUM_WARPS" in rewritten.kernel.source
-    assert BY_NAME["launch-parameters"].apply(rewritten.kernel, MACHINE) is None
-    assert BY_NAME["launch-parameters"].apply(ROW_SUM.kernel, MACHINE) is None
+    assert attempted(BY_NAME["launch-parameters"], rewritten.kernel, MACHINE) is None
+    assert attempted(BY_NAME["launch-parameters"], ROW_SUM.kernel, MACHINE) is None
 
 
 def test_swizzle_needs_a_tiled_product() -> None:
     swizzle = BY_NAME["swizzle-blocks"]
-    product = swizzle.apply(find_kernel("1_1", "tilelang").read(), MACHINE)
+    product = attempted(swizzle, find_kernel("1_1", "tilelang").read(), MACHINE)
     assert product is not None
     assert "T.use_swizzle(panel_size=PANEL)" in product.kernel.source
-    assert swizzle.apply(product.kernel, MACHINE) is None
-    assert swizzle.apply(find_kernel("1_19", "tilelang").read(), MACHINE) is None
+    assert attempted(swizzle, product.kernel, MACHINE) is None
+    assert attempted(swizzle, find_kernel("1_19", "tilelang").read(), MACHINE) is None

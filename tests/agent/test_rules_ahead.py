@@ -8,19 +8,20 @@ from pathlib import Path
 
 import pytest
 from kernelwright.agent.rule_proposer import RuleProposer
-from kernelwright.agent.rules.rule import Machine, Rewritten
-from kernelwright.core import Kernel
+from kernelwright.agent.rules import Machine, Rewritten
+from kernelwright.core import PythonKernel
 
 from .made_up import run
 from .test_rule_proposer import START, Times, tried
 
 
+@pytest.mark.failing_rules
 def test_rules_that_are_applied_ahead_are_waited_for_and_not_applied_again(tmp_path: Path) -> None:
     begun, go = threading.Event(), threading.Event()
 
     @dataclass(frozen=True)
     class Slow(Times):
-        def apply(self, kernel: Kernel, machine: Machine) -> Rewritten | None:
+        def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten:
             begun.set()
             assert go.wait(60)
             return super().apply(kernel, machine)
@@ -35,13 +36,18 @@ def test_rules_that_are_applied_ahead_are_waited_for_and_not_applied_again(tmp_p
     assert [rule.applied.count("RESULT") for rule in rules] == [0, 1, 1]
 
 
-def test_an_error_that_no_rule_foresees_is_raised_where_it_is_asked_for(tmp_path: Path) -> None:
+@pytest.mark.failing_rules
+def test_a_rule_that_fails_ahead_is_told_once_and_costs_itself_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     @dataclass(frozen=True)
     class Failing(Times):
-        def apply(self, kernel: Kernel, machine: Machine) -> Rewritten | None:
+        def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten:
             raise KeyError("no such thing")
 
-    proposer = RuleProposer(Machine(cores=2), [Failing("failing", 0.5)])
+    proposer = RuleProposer(Machine(cores=2), [Failing("failing", 0.5), Times("half", 0.5)])
     proposer.prepare(START)
-    with pytest.raises(KeyError, match="no such thing"):
-        run(tmp_path, START, proposer)
+    first, *_ = run(tmp_path, START, proposer).turns
+    assert tried(first) == {"half": 2.0}
+    assert [(one.rule, one.reason) for one in first.skipped_rules] == [("failing", "KeyError: 'no such thing'")]
+    assert len([one for one in caplog.records if "rule failed: failing" in one.getMessage()]) >= 1

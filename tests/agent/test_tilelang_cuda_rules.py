@@ -23,6 +23,7 @@ from kernelwright.core import Config, PythonKernel
 from kernelwright.corpus import find_kernel, find_problem, list_kernels
 from kernelwright.evaluators.workers.modules import ProblemModule, construct
 
+from .rule_cases import attempted
 from .tilelang_interpreter import load
 
 EXAMPLES = Path(__file__).parents[2] / "corpus" / "examples" / "tilelang"
@@ -56,7 +57,7 @@ COMPILED = [
 
 @functools.lru_cache
 def apply(rule: str, kernel: PythonKernel) -> Rewritten | None:
-    return BY_NAME[rule].apply(kernel, Machine(cores=2))
+    return attempted(BY_NAME[rule], kernel, Machine(cores=2))
 
 
 def shipped(problem: str) -> PythonKernel:

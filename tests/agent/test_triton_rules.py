@@ -13,6 +13,7 @@ from kernelwright.core import Config, PythonKernel, Status
 from kernelwright.corpus import find_kernel
 from kernelwright.evaluators.local import LocalEvaluator
 
+from .rule_cases import attempted
 from .triton_rule_cases import (
     BY_NAME,
     MACHINE,
@@ -20,6 +21,7 @@ from .triton_rule_cases import (
     case_of,
     compiled,
     from_inductor,
+    is_for_triton,
     linear_from_inductor,
     shipped,
 )
@@ -156,22 +158,23 @@ DOES_NOT_FIRE = [
 
 @pytest.mark.parametrize(("name", "kernel", "reason"), DOES_NOT_FIRE)
 def test_does_not_fire(name: str, kernel: Made, reason: str) -> None:
-    assert BY_NAME[name].apply(kernel(), MACHINE) is None, reason
+    assert attempted(BY_NAME[name], kernel(), MACHINE) is None, reason
 
 
-PRODUCT_RULES = [rule.name for rule in RULES if ".triton." in type(rule).__module__ and rule.work == "products"]
+PRODUCT_RULES = [rule.name for rule in RULES if is_for_triton(rule) and rule.work == "products"]
 
 
 @pytest.mark.parametrize("name", [*PRODUCT_RULES, "even-sizes"])
 def test_a_rule_for_products_leaves_nothing_for_itself_and_other_kernels_alone(name: str) -> None:
     for kernel in PRODUCTS:
-        if BY_NAME[name].apply(shipped(kernel).kernel, MACHINE) is None:
+        if attempted(BY_NAME[name], shipped(kernel).kernel, MACHINE) is None:
             continue  # a grouped order is not for convolutions
-        assert BY_NAME[name].apply(applied(name, shipped(kernel).kernel).kernel, MACHINE) is None
+        assert attempted(BY_NAME[name], applied(name, shipped(kernel).kernel).kernel, MACHINE) is None
     assert (
-        BY_NAME[name].apply(find_kernel("1_38" if name != "even-sizes" else "1_40", "triton").read(), MACHINE) is None
+        attempted(BY_NAME[name], find_kernel("1_38" if name != "even-sizes" else "1_40", "triton").read(), MACHINE)
+        is None
     )
-    assert BY_NAME[name].apply(find_kernel("1_1", "tilelang").read(), MACHINE) is None
+    assert attempted(BY_NAME[name], find_kernel("1_1", "tilelang").read(), MACHINE) is None
 
 
 def test_wide_tiles_replace_a_limit_on_accumulators_and_keep_every_other_constraint() -> None:
@@ -205,8 +208,8 @@ def test_tiles_of_a_file_that_declares_none_are_large_enough_for_a_product() -> 
 
 def test_a_persistent_grid_needs_the_number_of_multiprocessors() -> None:
     kernel = case_of("1_1").kernel
-    assert BY_NAME["persistent-grid"].apply(kernel, Machine(cores=1)) is None
-    rewritten = BY_NAME["persistent-grid"].apply(kernel, Machine(cores=1, multiprocessors=132))
+    assert attempted(BY_NAME["persistent-grid"], kernel, Machine(cores=1)) is None
+    rewritten = attempted(BY_NAME["persistent-grid"], kernel, Machine(cores=1, multiprocessors=132))
     assert rewritten is not None and rewritten.kernel.config["PROGRAMS"] == 132
 
 

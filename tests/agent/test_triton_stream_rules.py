@@ -12,34 +12,20 @@ from pathlib import Path
 import pytest
 from kernelwright.agent.rule_proposer import formatted
 from kernelwright.agent.rules import Machine, Rewritten, Rule
-from kernelwright.agent.rules.triton.eviction_hints import EvictionHints
-from kernelwright.agent.rules.triton.fuse_neighbour import FuseNeighbour
-from kernelwright.agent.rules.triton.pack_weights import PackWeights
-from kernelwright.agent.rules.triton.persistent_rows import PersistentRows
-from kernelwright.agent.rules.triton.pipelined_loads import PipelinedLoads
-from kernelwright.agent.rules.triton.row_in_registers import RowInRegisters
-from kernelwright.agent.rules.triton.rows_per_program import RowsPerProgram
-from kernelwright.agent.rules.triton.split_rows import SplitRows
-from kernelwright.agent.rules.triton.wide_streams import WideStreams
 from kernelwright.core import Config, PythonKernel, Status
 from kernelwright.corpus import find_kernel, find_problem
 from kernelwright.evaluators.local import LocalEvaluator
 
-from .triton_rule_cases import from_inductor, linear_from_inductor, resized, shipped
+from .rule_cases import attempted
+from .triton_rule_cases import BY_NAME, from_inductor, linear_from_inductor, resized, shipped
 
 pytestmark = pytest.mark.usefixtures("own_inputs")
 
 
 MACHINE = Machine(cores=1)
-ROW = RowInRegisters()
-FUSE = FuseNeighbour()
-STAGES = PipelinedLoads()
-PERSISTENT = PersistentRows()
-SPLIT = SplitRows()
-ROWS = RowsPerProgram()
-WIDE = WideStreams()
-HINTS = EvictionHints()
-PACK = PackWeights()
+ROW, FUSE, STAGES = (BY_NAME[name] for name in ("row-in-registers", "fuse-neighbour", "pipelined-loads"))
+PERSISTENT, SPLIT, ROWS = (BY_NAME[name] for name in ("persistent-rows", "split-rows", "rows-per-program"))
+WIDE, HINTS, PACK = (BY_NAME[name] for name in ("wide-streams", "eviction-hints", "pack-weights"))
 
 FIRES: list[tuple[list[Rule], str, str]] = [
     ([ROW], "1_36", "0 < row_block * BLOCK_SPATIAL <= min(ROW_WARPS * 2048, 32768)"),
@@ -89,7 +75,7 @@ COMPILED: list[tuple[list[Rule], str]] = [
 
 
 def apply(rule: Rule, kernel: PythonKernel) -> Rewritten | None:
-    rewritten = rule.apply(kernel, MACHINE)
+    rewritten = attempted(rule, kernel, MACHINE)
     if rewritten is not None:
         rewritten = Rewritten(formatted(rewritten.kernel), rewritten.did, rewritten.parameters, rewritten.constraints)
     return rewritten
@@ -110,7 +96,7 @@ def test_fires_and_stays_correct(evaluator: LocalEvaluator, rules: list[Rule], p
 
 @pytest.mark.parametrize(("rule", "problem", "why"), DOES_NOT_FIRE)
 def test_does_not_fire(rule: Rule, problem: str, why: str) -> None:
-    assert rule.apply(find_kernel(problem, "triton").read(), MACHINE) is None, why
+    assert attempted(rule, find_kernel(problem, "triton").read(), MACHINE) is None, why
 
 
 def test_an_elementwise_kernel_joins_the_product_before_it(evaluator: LocalEvaluator) -> None:
@@ -146,12 +132,12 @@ def test_a_row_of_code_of_torchs_compiler_is_read_once(evaluator: LocalEvaluator
     assert one_read.count("tl.load") == 1
     (evaluation,) = evaluator.evaluate(case.problem, rewritten.kernel, [Config()])
     assert evaluation.status is Status.OK, evaluation.message
-    assert ROW.apply(from_inductor("1_39"), MACHINE) is None, "65535 elements do not fit"
-    assert ROW.apply(from_inductor("1_24"), MACHINE) is None, "nor do 393216"
+    assert attempted(ROW, from_inductor("1_39"), MACHINE) is None, "65535 elements do not fit"
+    assert attempted(ROW, from_inductor("1_24"), MACHINE) is None, "nor do 393216"
 
 
 def test_a_buffer_that_is_read_again_is_not_fused_away() -> None:
-    assert FUSE.apply(from_inductor("2_39"), MACHINE) is None, "statistics and normalization both read the product"
+    assert attempted(FUSE, from_inductor("2_39"), MACHINE) is None, "statistics and normalization both read the product"
 
 
 def test_rules_fire_on_code_of_torchs_compiler() -> None:
@@ -185,7 +171,7 @@ def test_packed_weights_compute_the_same(evaluator: LocalEvaluator, name: str) -
     rewritten = apply(PACK, case.kernel)
     assert rewritten is not None
     assert "packed_weight = torch.empty_like(conv.weight)" in rewritten.kernel.source
-    assert PACK.apply(rewritten.kernel, MACHINE) is None, "it is packed"
+    assert attempted(PACK, rewritten.kernel, MACHINE) is None, "it is packed"
     (evaluation,) = evaluator.evaluate(case.problem, rewritten.kernel, [Config()])
     assert evaluation.status is Status.OK, evaluation.message
 

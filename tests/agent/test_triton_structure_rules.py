@@ -9,6 +9,7 @@ from kernelwright.core import Config, PythonKernel, Status
 from kernelwright.corpus import find_kernel
 from kernelwright.evaluators.local import LocalEvaluator
 
+from .rule_cases import attempted
 from .triton_rule_cases import (
     BY_NAME,
     MACHINE,
@@ -97,7 +98,7 @@ def test_fires_and_stays_correct(
     kernel = applied(rules, case.kernel).kernel
     assert expected in kernel.source
     if name in SHIPPED:
-        assert BY_NAME[rules].apply(kernel, MACHINE) is None, "it has nothing left to do"
+        assert attempted(BY_NAME[rules], kernel, MACHINE) is None, "it has nothing left to do"
     for _ in range(DRAWS):
         (found,) = evaluator.evaluate(case.problem, kernel, [Config(config)])
         if found.ok:
@@ -146,7 +147,7 @@ DOES_NOT_FIRE = [
 
 @pytest.mark.parametrize(("rule", "name", "replacements", "reason"), DOES_NOT_FIRE)
 def test_does_not_fire(rule: str, name: str, replacements: tuple[tuple[str, str], ...], reason: str) -> None:
-    assert BY_NAME[rule].apply(changed(SHIPPED[name], *replacements), MACHINE) is None, reason
+    assert attempted(BY_NAME[rule], changed(SHIPPED[name], *replacements), MACHINE) is None, reason
 
 
 PRODUCTS = "acc = tl.dot(a_hi, b_lo, acc)"
@@ -164,7 +165,9 @@ NO_TAPS = [
 
 @pytest.mark.parametrize(("replacement", "reason"), NO_TAPS)
 def test_taps_are_not_joined(replacement: tuple[str, str], reason: str) -> None:
-    assert BY_NAME["joined-taps"].apply(changed(volume_from_inductor().kernel, replacement), MACHINE) is None, reason
+    assert attempted(BY_NAME["joined-taps"], changed(volume_from_inductor().kernel, replacement), MACHINE) is None, (
+        reason
+    )
 
 
 def test_tensors_with_channels_side_by_side_are_read_in_place() -> None:
@@ -187,7 +190,7 @@ NO_CONSTANT = [
 def test_what_may_be_no_whole_number_stays_a_parameter(old: str, new: str, reason: str) -> None:
     softmax = find_kernel("1_23", "triton").read()
     assert "n_cols: tl.constexpr" in applied("constant-sizes", softmax).kernel.source
-    assert BY_NAME["constant-sizes"].apply(changed(softmax, (old, new)), MACHINE) is None, reason
+    assert attempted(BY_NAME["constant-sizes"], changed(softmax, (old, new)), MACHINE) is None, reason
 
 
 def test_factors_of_a_norm_stay_parameters() -> None:
@@ -207,7 +210,7 @@ KEPT = [
 @pytest.mark.parametrize(("old", "new", "reason"), KEPT)
 def test_sums_that_are_kept_stay(old: str, new: str, reason: str) -> None:
     fused = applied("fuse-neighbour", from_inductor("1_15")).kernel
-    assert BY_NAME["dropped-tiles"].apply(changed(fused, (old, new)), MACHINE) is None, reason
+    assert attempted(BY_NAME["dropped-tiles"], changed(fused, (old, new)), MACHINE) is None, reason
 
 
 def test_products_are_promoted_where_they_follow_each_other() -> None:
@@ -215,7 +218,7 @@ def test_products_are_promoted_where_they_follow_each_other() -> None:
     assert "acc += tl.dot(a_hi, b_hi, tl.dot(" in applied("promoted-products", chained).kernel.source
     for line in ("acc = acc * 1.0", "acc = tl.dot(a_hi, b_hi, acc)"):
         between = changed(chained, (PRODUCTS, f"{PRODUCTS}\n        {line}"))
-        assert BY_NAME["promoted-products"].apply(between, MACHINE) is None, line
+        assert attempted(BY_NAME["promoted-products"], between, MACHINE) is None, line
 
 
 def test_first_kernels_start_with_products_on_tensor_cores() -> None:
@@ -230,7 +233,7 @@ def test_what_first_kernels_of_torchs_compiler_do_not_allow() -> None:
         ("channels-last", "1_54", "three channels are too few"),
         ("epilogue-statistics", "2_21", "a tile's pixels are of two samples"),
     ):
-        assert BY_NAME[rule].apply(from_inductor(name), MACHINE) is None, reason
+        assert attempted(BY_NAME[rule], from_inductor(name), MACHINE) is None, reason
 
 
 def test_parts_that_are_chained_already_are_joined() -> None:
@@ -242,4 +245,4 @@ def test_parts_that_are_chained_already_are_joined() -> None:
         ("x_ptrs + x_ptr_low", "x_ptrs + 2 * x_ptr_low"),
         (PRODUCT, f"{PRODUCT}\n        w_hi = x_lo"),
     ):
-        assert BY_NAME["joined-products"].apply(changed(chained, (old, new)), MACHINE) is None, new
+        assert attempted(BY_NAME["joined-products"], changed(chained, (old, new)), MACHINE) is None, new

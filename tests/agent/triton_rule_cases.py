@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kernelwright.agent.analysis.triton import TritonKernel
 from kernelwright.agent.first_kernels.from_inductor import first_kernel
 from kernelwright.agent.rule_proposer import formatted
-from kernelwright.agent.rules import RULES, Machine, Rewritten
+from kernelwright.agent.rules import RULES, Machine, Rewritten, Rule
 from kernelwright.core import PythonKernel, TorchProblem
 from kernelwright.core.generated_code import GeneratedCode
 from kernelwright.corpus import find_kernel, find_problem
@@ -57,6 +58,11 @@ VOLUME = {
     "16384": "16",
 }
 """The same of 1_66: images of 16 x 4 x 4 pixels, of which every second line and a border make 14 x 2 x 5."""
+
+
+def is_for_triton(rule: Rule) -> bool:
+    """Return whether a rule, or the one that it is combined from, reads Triton kernels."""
+    return getattr(getattr(rule, "rule", rule), "read", None) == TritonKernel.read
 
 
 @dataclass(frozen=True)
@@ -112,7 +118,6 @@ def applied(names: str, kernel: PythonKernel) -> Rewritten:
     """Apply rules one after the other; the last one's result, formatted."""
     before, _, name = names.rpartition("+")
     rewritten = BY_NAME[name].apply(applied(before, kernel).kernel if before else kernel, MACHINE)
-    assert rewritten is not None, name
     return replace(rewritten, kernel=formatted(rewritten.kernel))
 
 
@@ -151,6 +156,8 @@ LAUNCHED = """
 import torch
 from pathlib import Path
 from kernelwright.evaluators.workers.modules import ProblemModule
+
+from .rule_cases import attempted
 from triton.runtime.jit import JITFunction
 
 

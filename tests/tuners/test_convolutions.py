@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from kernelwright.agent.first_kernels.from_inductor import first_kernel
-from kernelwright.agent.rules.rule import Machine
-from kernelwright.agent.rules.triton.channels_last import ChannelsLast
-from kernelwright.agent.rules.triton.joined_taps import JoinedTaps
+from kernelwright.agent.rules import RULES, Machine
 from kernelwright.core import (
     Ceilings,
     Config,
@@ -31,6 +29,9 @@ from kernelwright.tuners import catalogue
 from kernelwright.tuners.hardware import Roles, TileModel, prune
 from kernelwright.tuners.source_products import seen_in
 
+from ..agent.rule_cases import attempted
+
+BY_NAME = {rule.name: rule for rule in RULES}
 RECORDING = Path(__file__).parents[1] / "agent/first_kernels/inductor_h200.jsonl.xz"
 LIMITS = DeviceLimits(capability=90, multiprocessors=132, shared_bytes=232448, registers=65536, threads=2048)
 
@@ -83,7 +84,7 @@ def _others(space: SearchSpace, config: Config) -> dict[str, object]:
 def test_shipped_kernels_begin_with_large_tiles_of_all_channels(name: str, after: str) -> None:
     kernel = find_kernel(name, "triton").read()
     if after == "channels-last":
-        rewritten = ChannelsLast().apply(kernel, Machine(2, 132))
+        rewritten = attempted(BY_NAME["channels-last"], kernel, Machine(2, 132))
         assert rewritten is not None
         kernel = rewritten.kernel
     profile = profile_of(find_problem(name).read().source, kernel)
@@ -115,7 +116,7 @@ def test_first_kernels_begin_with_the_tile_that_inductor_measured_as_the_fastest
     other, joined = [], 0
     for name, problem, kernel in first_kernels:
         profile = profile_of(problem.source, kernel)
-        together = JoinedTaps().apply(kernel, Machine(2, 132))
+        together = attempted(BY_NAME["joined-taps"], kernel, Machine(2, 132))
         if together is not None:
             joined += 1
             seen = profile_of(problem.source, together.kernel)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import libcst as cst
 import libcst.matchers as m
 
-from ....core import PythonKernel, Target
-from ....core.languages import TILELANG
+from ....core import PythonKernel
+from ..applicability import NotApplicable, require
 from ..edit import Edit
 from ..search import find_all
-from ..source import Statement, code, is_prim_func, names, statements, tree_and_names
+from ..source import Statement, code, names, statements
 from ..template import canonical, match
+from ..tilelang import cuda_tilelang, is_prim_func
 
+T = TypeVar("T")
 COMPILED = "return tilelang.compile(q_kernel, out_idx=[-1], target=q_target)"
 
 
@@ -121,12 +124,23 @@ class Builder:
 
 
 def builders_of(kernel: PythonKernel) -> list[Builder]:
-    """Return the builders of a TileLang file for CUDA; none for other kernels. Raises libcst.ParserSyntaxError."""
-    if kernel.language != TILELANG or kernel.target is not Target.CUDA:
-        return []
-    module, _ = tree_and_names(kernel)
-    found = (_builder(s) for s in module.body if isinstance(s, cst.FunctionDef))
+    """Return the builders of a TileLang file for CUDA. Raises NotApplicable for other kernels."""
+    found = (_builder(s) for s in cuda_tilelang(kernel).body if isinstance(s, cst.FunctionDef))
     return [one for one in found if one is not None]
+
+
+def the_one(builders: Sequence[Builder], read: Callable[[Builder], T]) -> T:
+    """Return what is read of the only builder that can be read so. Raises NotApplicable for none, and for several."""
+    found: list[T] = []
+    reasons: list[str] = []
+    for builder in builders:
+        try:
+            found.append(read(builder))
+        except NotApplicable as reason:
+            reasons.append(str(reason))
+    require(found, "; ".join(dict.fromkeys(reasons)) or "no function builds one prim_func and returns it compiled")
+    require(len(found) == 1, "several builders fit")
+    return found[0]
 
 
 def _builder(function: cst.FunctionDef) -> Builder | None:
@@ -184,11 +198,6 @@ def _targets(statement: cst.CSTNode) -> set[str]:
         case cst.SimpleStatementLine(body=[cst.Assign(targets=[cst.AssignTarget(target=target)])]):
             return names(target)
     return set()
-
-
-def removed(_: cst.CSTNode) -> cst.RemovalSentinel:
-    """Take a statement out: an edit."""
-    return cst.RemovalSentinel.REMOVE
 
 
 def parameters_text(builder: Builder) -> dict[str, str]:

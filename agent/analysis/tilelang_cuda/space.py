@@ -6,25 +6,27 @@ from collections.abc import Sequence
 
 import libcst as cst
 
-from ....core import Parameter, PythonKernel, Value
+from ....core import Value
 from ....core.expressions import Expression
+from ..change import Change
 from ..edit import with_declared
 from ..source import insert_before_definitions, names, statements, tree_and_names
 
 
-def redeclared(
-    kernel: PythonKernel, module: cst.Module, parameters: Sequence[Parameter], constraints: Sequence[str]
-) -> cst.Module:
-    """Return the module with a rule's parameters at their defaults, and declared where the file declares a space.
+def redeclared(change: Change, helpers: Sequence[str] = ()) -> cst.Module:
+    """Return the edited module with a rule's parameters at their defaults, declared where the file declares a space.
 
     Constants that nothing reads any longer go. Constraints stay, but for those over a constant that is gone or one that
     the rule has a parameter for: the rule's own constraints say what that may be.
     """
+    kernel, module, parameters = change.kernel, change.edited(), change.parameters
+    before, _ = tree_and_names(kernel)
+    for helper in helpers:
+        module = insert_before_definitions(module, helper.lstrip())
     new = {one.name: one for one in parameters}
     body: list[cst.BaseStatement | cst.SimpleStatementLine] = []
     present: set[str] = set()
     declared = {name: tuple(values) for name, values in kernel.declared_values.items()}
-    before, _ = tree_and_names(kernel)
     gone = {name for name in kernel.config if name not in new and _reads(before, name) and not _reads(module, name)}
     for statement in module.body:
         name = _assigned(statement)
@@ -43,7 +45,7 @@ def redeclared(
     values = {name: one for name, one in declared.items() if name not in gone | set(new)}
     kept = [one for one in kernel.declared_constraints if not Expression(one).names & (gone | set(new))]
     values |= {one.name: one.values for one in parameters}
-    return with_declared(module, values, [*kept, *constraints])
+    return with_declared(module, values, [*kept, *change.constraints])
 
 
 def _after_constants(module: cst.Module, text: str) -> cst.Module:

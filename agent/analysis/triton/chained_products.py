@@ -12,10 +12,8 @@ from ....core.syntax_tree import expression_tree
 from ..search import contains, find_all
 from ..source import assignment, code, names
 from .dots import Dot, dots_of, operand_load
-from .function import Function, argument, further_arguments
+from .function import RANGE, Function, argument, further_arguments
 from .sum_loop import assigned_names, read_first
-
-_RANGE = m.Name("range") | m.Attribute(m.Name("tl"), m.Name("range"))
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,7 @@ def chain_of(function: Function) -> Chain | None:
 def _is_plain_range(loop: cst.For) -> bool:
     call = loop.iter
     plain = [one for one in call.args if one.keyword is None] if isinstance(call, cst.Call) else []
-    return m.matches(loop, m.For(target=m.Name(), iter=m.Call(func=_RANGE), orelse=None)) and 1 <= len(plain) <= 3
+    return m.matches(loop, m.For(target=m.Name(), iter=m.Call(func=RANGE), orelse=None)) and 1 <= len(plain) <= 3
 
 
 def _parts(function: Function, loop: cst.For, high: cst.BaseExpression, low: cst.BaseExpression) -> Parts | None:

@@ -13,10 +13,9 @@ from ..source import code
 from .dots import dots_of, operand_load
 from .function import Function, argument
 from .kernel import Launch
-from .linear import Stride, size_of, strides_added, strides_of
+from .linear import COLUMNS, ROWS, Stride, size_of, strides_added, strides_of
 from .tensors import is_dense, is_of_module
 
-_COLUMNS, _ROWS = "[None, :]", "[:, None]"
 _ONE = Stride(1, ())
 LEAST = 8
 """Channels: fewer are less than a sector of the cache, and most of a step of the sum is masked."""
@@ -43,7 +42,7 @@ class ChannelLoad:
 def channel_load(launch: Launch) -> ChannelLoad | None:
     """Return the load of an operand of the launch's product that sums over channels; None where there is none."""
     for dot in dots_of(launch.function):
-        for value, axis in ((dot.left, _COLUMNS), (dot.right, _ROWS)):
+        for value, axis in ((dot.left, COLUMNS), (dot.right, ROWS)):
             call = operand_load(launch.function, value)
             found = _read(launch, call, axis) if call is not None else None
             if found is not None:
@@ -174,4 +173,4 @@ def _plain(node: cst.BaseExpression) -> str:
 
 
 def _without_axis(index: str) -> str:
-    return index.removesuffix(_COLUMNS).removesuffix(_ROWS)
+    return index.removesuffix(COLUMNS).removesuffix(ROWS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import libcst as cst
@@ -13,6 +14,10 @@ from .function import Function, argument
 
 SPLIT_DOT = "split_dot"
 """The function of a file that computes a product with a precision of a choice; the rule split-precision writes it."""
+PRECISIONS = ("ieee", "tf32x3", "bf16x3", "bf16x3-promoted")
+"""What that function can choose."""
+OTHER_FLOATS = re.compile(r"\b(b?float16|half|float64|float8\w*|fp8\w*)\b")
+"""Names of floats that are not fp32: to split such operands would gain nothing."""
 
 
 @dataclass(frozen=True)

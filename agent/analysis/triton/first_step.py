@@ -7,10 +7,10 @@ import libcst.matchers as m
 
 from ..search import find_all
 from ..source import code
+from .function import RANGE
 from .kernel import Launch
 from .tensors import assigned
 
-_RANGE = m.Name("range") | m.Attribute(m.Name("tl"), m.Name("range"))
 _CDIV = m.Call(func=m.Attribute(m.Name("tl"), m.Name("cdiv")), args=[m.Arg(m.Name()), m.Arg(m.Name() | m.Integer())])
 _SHAPE = m.Attribute(attr=m.Name("shape"))
 
@@ -25,7 +25,7 @@ def assumption(launch: Launch, loop: cst.For) -> str | None:
     that is a size of a tensor, or up to as many steps as cover it: no problem has tensors without elements.
     """
     function, call = launch.function, loop.iter
-    if not any(one is loop for one in function.node.body.body) or not m.matches(call, m.Call(func=_RANGE)):
+    if not any(one is loop for one in function.node.body.body) or not m.matches(call, m.Call(func=RANGE)):
         return None
     bounds = [arg.value for arg in cst.ensure_type(call, cst.Call).args if arg.keyword is None]
     start, stop, step = [cst.Integer("0"), *bounds, cst.Integer("1")] if len(bounds) == 1 else [*bounds, None, None][:3]
@@ -58,14 +58,14 @@ def _is_size(launch: Launch, stop: cst.BaseExpression) -> bool:
     return value is not None and _is_size_of_tensor(launch.host, value)
 
 
-def _is_size_of_tensor(host: cst.FunctionDef, value: cst.BaseExpression) -> bool:
+def _is_size_of_tensor(host: cst.FunctionDef, value: cst.BaseExpression, seen: frozenset[str] = frozenset()) -> bool:
     if m.matches(value, m.Subscript(value=_SHAPE, slice=[m.SubscriptElement(m.Index())])):
         return True
-    if not isinstance(value, cst.Name):
+    if not isinstance(value, cst.Name) or value.value in seen:
         return False
     among = m.AssignTarget(m.Tuple(elements=[m.ZeroOrMore(), m.Element(m.Name(value.value)), m.ZeroOrMore()]))
     unpacked = find_all(host, m.Assign(targets=[among], value=_SHAPE))
     given = assigned(host, value.value)
     if len(given) != 1 or find_all(host, m.AugAssign(target=m.Name(value.value))):
         return False
-    return bool(unpacked) or _is_size_of_tensor(host, given[0])
+    return bool(unpacked) or _is_size_of_tensor(host, given[0], seen | {value.value})

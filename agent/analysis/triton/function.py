@@ -10,7 +10,10 @@ import libcst as cst
 import libcst.matchers as m
 
 from ..search import contains, find_all
-from ..source import code
+from ..source import code, names
+
+RANGE = m.Name("range") | m.Attribute(m.Name("tl"), m.Name("range"))
+"""What a loop may count with."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,10 +76,27 @@ class Function:
         return found
 
     def value_of(self, name: str) -> cst.BaseExpression | None:
-        """Return what a name is, if it is assigned once and no parameter."""
-        values = self.assignments.get(name, ())
-        once = len(values) == 1 and name not in self.parameters and name not in self.updates
-        return values[0] if once else None
+        """Return what a name is, if it is assigned once, is no parameter, and is not made of itself."""
+        return self._values.get(name)
+
+    @cached_property
+    def _values(self) -> Mapping[str, cst.BaseExpression]:
+        once = {name: values[0] for name, values in self.assignments.items() if len(values) == 1}
+        found = {
+            name: value for name, value in once.items() if name not in self.parameters and name not in self.updates
+        }
+        parts = {name: names(value) & found.keys() for name, value in found.items()}
+
+        def reached(name: str) -> set[str]:
+            seen, left = set[str](), list(parts[name])
+            while left:
+                one = left.pop()
+                if one not in seen:
+                    seen.add(one)
+                    left += parts[one]
+            return seen
+
+        return {name: value for name, value in found.items() if name not in reached(name)}
 
     def base(self, pointer: cst.BaseExpression) -> str | None:
         """Return the parameter that a pointer's sum begins with: x_ptr of `x_ptr + rows * K + columns`."""

@@ -15,16 +15,17 @@ _OF_MODULES = {"in_channels", "out_channels", "in_features", "out_features", "gr
 _TUPLES = {"shape", "kernel_size", "stride", "padding", "dilation", "output_padding"}
 
 
-def is_integer(host: cst.FunctionDef, value: cst.BaseExpression) -> bool:
+def is_integer(host: cst.FunctionDef, value: cst.BaseExpression, seen: frozenset[str] = frozenset()) -> bool:
     """Return whether an expression of the host is certainly a whole number.
 
-    Sizes and strides of tensors are, and those attributes of torch's modules that always are.
+    Sizes and strides of tensors are, and those attributes of torch's modules that always are. `seen` are names that
+    the expression is part of: what is made of itself is not certain.
     """
     match value:
         case cst.Integer():
             return True
         case cst.BinaryOperation(left=left, operator=operator, right=right):
-            return isinstance(operator, _ARITHMETIC) and is_integer(host, left) and is_integer(host, right)
+            return isinstance(operator, _ARITHMETIC) and all(is_integer(host, one, seen) for one in (left, right))
         case cst.Attribute(attr=cst.Name(value=name)):
             return name in _OF_MODULES
         case cst.Subscript(value=cst.Attribute(attr=cst.Name(value=name))):
@@ -33,20 +34,20 @@ def is_integer(host: cst.FunctionDef, value: cst.BaseExpression) -> bool:
             return name in ("numel", "dim", "element_size") or len(value.args) == 1
         case cst.Call(func=function, args=given):
             return code(function) in _FUNCTIONS and (
-                code(function) == "len" or all(is_integer(host, one.value) for one in given if not one.star)
+                code(function) == "len" or all(is_integer(host, one.value, seen) for one in given if not one.star)
             )
         case cst.Name(value=name):
-            return _is_integer_name(host, name)
+            return name not in seen and _is_integer_name(host, name, seen | {name})
     return False
 
 
-def _is_integer_name(host: cst.FunctionDef, name: str) -> bool:
+def _is_integer_name(host: cst.FunctionDef, name: str, seen: frozenset[str]) -> bool:
     """Return whether all that the host's function assigns to a name is whole."""
     found: list[bool] = []
     for node in find_all(host, m.Assign() | m.AnnAssign() | m.AugAssign() | m.For() | m.NamedExpr() | m.With()):
         match node:
             case cst.Assign(targets=targets, value=value):
-                found += [_gives_integer(host, one.target, value, name) for one in targets if name in names(one.target)]
+                found += [_gives(host, one.target, value, name, seen) for one in targets if name in names(one.target)]
             case cst.AnnAssign(target=target) | cst.AugAssign(target=target) | cst.For(target=target):
                 found += [False] if name in names(target) else []
             case cst.NamedExpr(target=target):
@@ -56,14 +57,16 @@ def _is_integer_name(host: cst.FunctionDef, name: str) -> bool:
     return bool(found) and all(found)
 
 
-def _gives_integer(host: cst.FunctionDef, target: cst.BaseExpression, value: cst.BaseExpression, name: str) -> bool:
+def _gives(
+    host: cst.FunctionDef, target: cst.BaseExpression, value: cst.BaseExpression, name: str, seen: frozenset[str]
+) -> bool:
     """Return whether `target = value` makes a name a whole number: by itself, or as a part of a shape or a tuple."""
     if isinstance(target, cst.Name):
-        return name not in names(value) and is_integer(host, value)
+        return name not in names(value) and is_integer(host, value, seen)
     if not isinstance(target, cst.Tuple) or any(isinstance(one, cst.StarredElement) for one in target.elements):
         return False
     if isinstance(value, cst.Tuple) and len(value.elements) == len(target.elements):
         pairs = zip(target.elements, value.elements, strict=True)
-        return all(_gives_integer(host, one.value, other.value, name) for one, other in pairs if name in names(one))
+        return all(_gives(host, one.value, other.value, name, seen) for one, other in pairs if name in names(one))
     whole = value.value if isinstance(value, cst.Subscript) else value
     return isinstance(whole, cst.Attribute) and whole.attr.value in _TUPLES

@@ -14,6 +14,7 @@ import libcst.matchers as m
 
 from ....core import PythonKernel, Target
 from ....core.languages import TRITON
+from ..applicability import OtherLanguage
 from ..search import find_all
 from ..source import code, tree_and_names
 from .function import Function
@@ -39,6 +40,14 @@ class Launch:
     grid: tuple[cst.BaseExpression, ...] | None
     """Its axes, through a name that is assigned once; None for a function or another expression."""
 
+    @property
+    def stands_alone(self) -> bool:
+        """Whether the launch is a statement of its own."""
+        match self.statement:
+            case cst.SimpleStatementLine(body=[cst.Expr(value=value)]):
+                return value is self.node
+        return False
+
     def constant(self, parameter: str) -> str | None:
         """Return the module's constant that a parameter or an option gets; None for anything else."""
         value = self.arguments.get(parameter, self.options.get(parameter))
@@ -46,20 +55,18 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class TritonFile:
+class TritonKernel:
     """A Triton kernel for CUDA, read for rules."""
 
-    kernel: PythonKernel
+    source: PythonKernel
     module: cst.Module
-    taken: set[str]
-    """All names of the file; `source.fresh` adds to them."""
 
     @classmethod
-    def read(cls, kernel: PythonKernel) -> TritonFile | None:
-        """Return the file, or None for another language or target. Raises libcst.ParserSyntaxError."""
+    def read(cls, kernel: PythonKernel) -> TritonKernel:
+        """Return the file, read. Raises NotApplicable for another language or target."""
         if kernel.language != TRITON or kernel.target is not Target.CUDA:
-            return None
-        return cls(kernel, *tree_and_names(kernel))
+            raise OtherLanguage("not Triton for CUDA")
+        return cls(kernel, tree_and_names(kernel)[0])
 
     @cached_property
     def functions(self) -> Mapping[str, Function]:

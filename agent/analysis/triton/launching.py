@@ -8,9 +8,10 @@ from collections.abc import Mapping
 import libcst as cst
 import libcst.matchers as m
 
+from ..edit import appended, keyword_argument
 from ..search import find_all
 from ..source import code, expression
-from .kernel import Launch, TritonFile
+from .kernel import Launch, TritonKernel
 
 
 def relaunched(launch: Launch, name: str, values: Mapping[str, str]) -> cst.Call:
@@ -24,10 +25,7 @@ def relaunched(launch: Launch, name: str, values: Mapping[str, str]) -> cst.Call
         if keyword in left:
             arg = arg.with_changes(value=expression(left.pop(keyword)))
         arguments.append(arg)
-    equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
-    if arguments and left:
-        arguments[-1] = arguments[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
-    arguments += [cst.Arg(expression(text), cst.Name(keyword), equal=equal) for keyword, text in left.items()]
+    arguments = appended(arguments, [keyword_argument(*one) for one in left.items()])
     subscript = cst.ensure_type(call.func, cst.Subscript)
     return call.with_changes(func=subscript.with_changes(value=cst.Name(name)), args=arguments)
 
@@ -37,14 +35,6 @@ def regridded(call: cst.Call, grid: str) -> cst.Call:
     subscript = cst.ensure_type(call.func, cst.Subscript)
     index = cst.SubscriptElement(cst.Index(expression(grid)))
     return call.with_changes(func=subscript.with_changes(slice=[index]))
-
-
-def stands_alone(launch: Launch) -> bool:
-    """Return whether the launch is a statement of its own."""
-    match launch.statement:
-        case cst.SimpleStatementLine(body=[cst.Expr(value=value)]):
-            return value is launch.node
-    return False
 
 
 def choice(condition: str, then: cst.Call, otherwise: cst.Call) -> str:
@@ -58,7 +48,7 @@ def texts(launch: Launch) -> dict[str, str]:
     return {name: code(value) for name, value in launch.arguments.items()}
 
 
-def uses_only_here(file: TritonFile, launch: Launch, parameter: str) -> bool:
+def uses_only_here(kernel: TritonKernel, launch: Launch, parameter: str) -> bool:
     """Return whether nothing but launches' arguments depends on what a parameter gets: no grid, no other argument."""
     value = launch.arguments.get(parameter)
     if isinstance(value, cst.Integer):
@@ -66,8 +56,8 @@ def uses_only_here(file: TritonFile, launch: Launch, parameter: str) -> bool:
     constant = launch.constant(parameter)
     if constant is None:
         return False
-    given = [arg for one in file.launches for arg in one.node.args]
+    given = [arg for one in kernel.launches for arg in one.node.args]
     plain = sum(isinstance(arg.value, cst.Name) and arg.value.value == constant for arg in given)
     keywords = sum(arg.keyword is not None and arg.keyword.value == constant for arg in given)
-    classes = [one for one in file.module.body if isinstance(one, cst.ClassDef)]
+    classes = [one for one in kernel.module.body if isinstance(one, cst.ClassDef)]
     return sum(len(find_all(one, m.Name(constant))) for one in classes) == plain + keywords

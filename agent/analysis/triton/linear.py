@@ -11,7 +11,9 @@ import libcst as cst
 from ..source import code, operand
 from .function import Function
 
-_NEW_AXIS = ("[None, :]", "[:, None]")
+COLUMNS, ROWS = "[None, :]", "[:, None]"
+"""How an index lies along one axis of a tile."""
+_NEW_AXIS = (COLUMNS, ROWS)
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ import libcst.matchers as m
 
 from ..search import find_all
 from ..source import code, names
-from .kernel import Launch, TritonFile
-from .launching import stands_alone
+from .kernel import Launch, TritonKernel
 
 _EMPTY = m.Call(func=m.Attribute(m.Name("torch"), m.Name("empty_strided")))
 
@@ -39,10 +38,10 @@ class Neighbours:
     has_other_name: bool
 
 
-def neighbours_of(file: TritonFile) -> Iterator[Neighbours]:
+def neighbours_of(kernel: TritonKernel) -> Iterator[Neighbours]:
     """Yield pairs of launches, in the order of the text."""
-    once = [launch for launch in file.launched_once() if stands_alone(launch)]
-    for block in find_all(file.module, m.IndentedBlock()):
+    once = [launch for launch in kernel.launched_once() if launch.stands_alone]
+    for block in find_all(kernel.module, m.IndentedBlock()):
         body = [one for one in cst.ensure_type(block, cst.IndentedBlock).body if isinstance(one, cst.BaseStatement)]
         here = [(position, launch) for position, one in enumerate(body) for launch in once if launch.statement is one]
         for (first, producer), (second, consumer) in itertools.pairwise(here):

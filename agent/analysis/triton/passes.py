@@ -10,10 +10,8 @@ import libcst.matchers as m
 
 from ..search import find_all
 from ..source import code, statements
-from .function import Function, argument
+from .function import RANGE, Function, argument
 from .values import Values, assigned_in
-
-_RANGE = m.Name("range") | m.Attribute(m.Name("tl"), m.Name("range"))
 
 
 @dataclass(frozen=True)
@@ -110,7 +108,7 @@ def variable(loop: cst.For) -> str:
 def _step(function: Function, loop: cst.For) -> str | None:
     """Return the block of `for name in range(0, extent, BLOCK)`; None for another form of loop."""
     jumps = find_all(loop, m.Break() | m.Continue() | m.Return())
-    if loop.orelse or jumps or not m.matches(loop, m.For(target=m.Name(), iter=m.Call(func=_RANGE))):
+    if loop.orelse or jumps or not m.matches(loop, m.For(target=m.Name(), iter=m.Call(func=RANGE))):
         return None
     call = cst.ensure_type(loop.iter, cst.Call)
     plain = [arg.value for arg in call.args if arg.keyword is None]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TypeVar, cast
+
 import libcst as cst
 import libcst.matchers as m
 
+from ..change import Change
 from ..search import find_all
-from ..source import expression, fresh, insert_before_definitions, names
-from .kernel import Launch, TritonFile
+from ..source import expression, names
+from .kernel import Launch, TritonKernel
 
+S = TypeVar("S", bound=cst.CSTNode)
 _TL = m.Name("tl")
-_PROGRAM = m.Call(func=m.Attribute(_TL, m.Name("program_id")), args=[m.Arg(m.Integer("0"))])
+PROGRAM = m.Call(func=m.Attribute(_TL, m.Name("program_id")), args=[m.Arg(m.Integer("0"))])
 _GRID = m.Call(func=m.Attribute(_TL, m.Name("program_id") | m.Name("num_programs")))
 _POINTERS = m.Call(func=m.Attribute(_TL, m.Name("load") | m.Name("store")))
 _NAME = "multiprocessors"
@@ -28,19 +32,17 @@ def knows_program_zero_alone(launch: Launch) -> bool:
     """Return whether the grid has one axis, which the function knows by `tl.program_id(0)` alone, and uses it."""
     calls = find_all(launch.function.node, _GRID)
     one_axis = launch.grid is not None and len(launch.grid) == 1
-    return one_axis and bool(calls) and all(m.matches(one, _PROGRAM) for one in calls)
+    return one_axis and bool(calls) and all(m.matches(one, PROGRAM) for one in calls)
 
 
-def of_program(node: cst.CSTNode, program: str) -> cst.CSTNode:
+def of_program(node: S, program: str) -> S:
     """Return code with another expression for `tl.program_id(0)`."""
 
     class Replace(cst.CSTTransformer):
         def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
-            return expression(program) if m.matches(original_node, _PROGRAM) else updated_node
+            return expression(program) if m.matches(original_node, PROGRAM) else updated_node
 
-    new = node.visit(Replace())
-    assert isinstance(new, cst.CSTNode)
-    return new
+    return cast(S, node.visit(Replace()))
 
 
 def tensor_of(launch: Launch) -> str | None:
@@ -53,12 +55,10 @@ def tensor_of(launch: Launch) -> str | None:
     return None
 
 
-def multiprocessors_of(file: TritonFile) -> tuple[str, bool]:
-    """Return the name of the function that counts a device's multiprocessors, and whether the file has it."""
-    has = any(isinstance(one, cst.FunctionDef) and one.name.value == _NAME for one in file.module.body)
-    return (_NAME, True) if has else (fresh(_NAME, file.taken), False)
-
-
-def with_multiprocessors(module: cst.Module, name: str) -> cst.Module:
-    """Return the module with that function."""
-    return insert_before_definitions(module, _SOURCE.replace(_NAME, name))
+def multiprocessors_of(kernel: TritonKernel, change: Change) -> str:
+    """Return the name of a function of the file that counts a device's multiprocessors; it is added where missing."""
+    if any(isinstance(one, cst.FunctionDef) and one.name.value == _NAME for one in kernel.module.body):
+        return _NAME
+    name = change.fresh(_NAME)
+    change.helper(_SOURCE.replace(_NAME, name))
+    return name

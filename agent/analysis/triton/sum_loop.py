@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import libcst as cst
 import libcst.matchers as m
 
+from ..applicability import require
 from ..search import contains, find_all
 from ..source import code, expression, names, target_of
 from .dots import Dot, dots_of
@@ -30,21 +31,18 @@ class SumLoop:
     """Pointers, and what each step adds to them."""
 
 
-def sum_loop(function: Function) -> SumLoop | None:
-    """Return the only loop with products, of one accumulator, if its steps may be divided."""
+def sum_loop(function: Function) -> SumLoop:
+    """Return the only loop with products, of one accumulator, whose steps may be divided. Raises NotApplicable."""
     dots = dots_of(function)
     places = {(dot.accumulator, *map(id, function.loops_around(dot.node))) for dot in dots}
-    if len(places) != 1 or len(next(iter(places))) != 2:
-        return None
+    require(len(places) == 1 and len(next(iter(places))) == 2, "not one loop sums into one accumulator")
     dot, loop = dots[0], dots[0].loop
     call = loop.iter
-    if not any(one is loop for one in function.node.body.body) or loop.orelse is not None:
-        return None
-    if not m.matches(call, m.Call(func=m.Name("range"))):
-        return None
+    own = any(one is loop for one in function.node.body.body) and loop.orelse is None
+    require(own, "the sum's loop is inside another block, or has an `else`")
+    require(m.matches(call, m.Call(func=m.Name("range"))), "the sum's loop is not over `range`")
     bounds = [code(arg.value) for arg in cst.ensure_type(call, cst.Call).args]
-    if len(bounds) not in (2, 3) or bounds[0] != "0":
-        return None
+    require(len(bounds) in (2, 3) and bounds[0] == "0", "the sum's loop does not start at 0")
     stop = bounds[1]
     steps, first, end, further = stop, "first_step", f"min(first_step + steps_of_part, {stop})", ""
     if len(bounds) == 3:
@@ -56,13 +54,14 @@ def sum_loop(function: Function) -> SumLoop | None:
     advances = [(code(one.target), code(one.value)) for one in updates if code(one.target) != dot.accumulator]
     plain = all(isinstance(one.operator, cst.AddAssign) for one in updates)
     steady = not any(names(expression(value)) & (inside | names(loop.target)) for _, value in advances)
+    require(plain and steady, "a step moves a pointer by another amount than the one before")
     body = list(function.node.body.body)
     at = next(i for i, one in enumerate(body) if one is loop)
     carried = inside & assigned_names(body[:at]) & read_first(loop.body.body)
     needed = inside & read_first(body[at + 1 :])
+    require(not (carried | needed) - {dot.accumulator}, "a step reads what the one before left")
     stored = any(contains(one, store) for one in body[: at + 1] for store in function.stores)
-    if not plain or not steady or (carried | needed) - {dot.accumulator} or stored:
-        return None
+    require(not stored, "the function stores before the sum is complete")
     part, has_part = f"range({first}, {end}{further})", f"{first} < {end}"
     return SumLoop(dot, loop, part, has_part, steps, tuple(advances))
 

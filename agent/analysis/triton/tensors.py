@@ -11,34 +11,37 @@ import libcst.matchers as m
 from ..search import find_all
 from ..source import code
 
+SPLIT_HALVES = "split_halves"
+"""The function of a file that splits a tensor into both parts of its elements; the rule split-operands writes it."""
 _EMPTY = m.Call(func=m.Attribute(m.Name("torch"), m.OneOf(*(m.Name(one) for one in ("empty", "empty_like", "zeros")))))
 _CONTIGUOUS = m.Call(func=m.Attribute(attr=m.Name("contiguous")), args=[])
 _STRIDED = m.Call(func=m.Attribute(m.Name("torch"), m.Name("empty_strided")))
 
 
-def is_dense(host: cst.FunctionDef, tensor: cst.BaseExpression) -> bool:
+def is_dense(host: cst.FunctionDef, tensor: cst.BaseExpression, seen: frozenset[str] = frozenset()) -> bool:
     """Return whether a tensor certainly has its elements side by side, in whatever order.
 
-    A parameter of a module is, and a name that only gets new tensors or contiguous ones.
+    A parameter of a module is, and a name that only gets new tensors or contiguous ones. `seen` are names that stand
+    for the tensor already: what two of them give each other is nothing.
     """
     if isinstance(tensor, cst.Attribute):
         return is_of_module(host, tensor)
-    if not isinstance(tensor, cst.Name):
+    if not isinstance(tensor, cst.Name) or tensor.value in seen:
         return False
     values = assigned(host, tensor.value)
     if not values and is_argument(host, tensor.value):
         return False
-    return bool(values) and all(_is_new(host, value) for value in values)
+    return bool(values) and all(_is_new(host, value, seen | {tensor.value}) for value in values)
 
 
-def is_of_module(host: cst.FunctionDef, tensor: cst.BaseExpression) -> bool:
+def is_of_module(host: cst.FunctionDef, tensor: cst.BaseExpression, seen: frozenset[str] = frozenset()) -> bool:
     """Return whether an expression is an attribute below `self`, directly or through names."""
     if isinstance(tensor, cst.Attribute):
-        return is_of_module(host, tensor.value)
-    if not isinstance(tensor, cst.Name):
+        return is_of_module(host, tensor.value, seen)
+    if not isinstance(tensor, cst.Name) or tensor.value in seen:
         return False
     values = assigned(host, tensor.value)
-    return tensor.value == "self" or (len(values) == 1 and is_of_module(host, values[0]))
+    return tensor.value == "self" or (len(values) == 1 and is_of_module(host, values[0], seen | {tensor.value}))
 
 
 def is_argument(host: cst.FunctionDef, name: str) -> bool:
@@ -55,13 +58,13 @@ def assigned(host: cst.FunctionDef, name: str) -> Sequence[cst.BaseExpression]:
     return [*(cst.ensure_type(one, cst.Assign).value for one in found), *(cst.Ellipsis() for _ in several)]
 
 
-def _is_new(host: cst.FunctionDef, value: cst.BaseExpression) -> bool:
+def _is_new(host: cst.FunctionDef, value: cst.BaseExpression, seen: frozenset[str]) -> bool:
     if m.matches(value, _CONTIGUOUS | _EMPTY):
         return True
     if isinstance(value, cst.Attribute):
-        return is_of_module(host, value)
+        return is_of_module(host, value, seen)
     if isinstance(value, cst.Name):
-        return is_dense(host, value)
+        return is_dense(host, value, seen)
     return m.matches(value, _STRIDED) and _is_dense_layout(cst.ensure_type(value, cst.Call))
 
 

@@ -11,6 +11,7 @@ import libcst.matchers as m
 
 from ....core import Config, PythonKernel, Value
 from ....core.expressions import Expression
+from ..applicability import NotApplicable, need, require
 from .dots import Dot, dots_of
 from .function import Function, argument
 from .kernel import Launch
@@ -18,6 +19,8 @@ from .kernel import Launch
 TENSOR_CORES, VECTOR_UNITS = 128, 64
 """Accumulators of a thread above which registers spill: products on the vector units keep operands there too, and those
 that add each step's sum in fp32 (Triton's three TF32 products, promoted ones of bf16) have a second sum."""
+SHARED_KIB = 227
+"""Of a block, on sm_90."""
 _MANY = 8
 _SIDES = (16, 32, 64, 128, 256, 512)
 _WARPS = (1, 2, 4, 8, 16)
@@ -41,18 +44,17 @@ class Tile:
     """Whether the sum of each step is one of its own, beside the whole sum."""
 
     @classmethod
-    def of(cls, launch: Launch, kernel: PythonKernel) -> Tile | None:
-        """Return the tile of a launch; None without products, or where one of the five is no constant of the file."""
+    def of(cls, launch: Launch, kernel: PythonKernel) -> Tile:
+        """Return the tile of a launch. Raises NotApplicable where one of its five is no constant of the file."""
         dots = dots_of(launch.function)
-        sides = sides_of(launch.function, dots)
-        if sides is None:
-            return None
+        sides = need(sides_of(launch.function, dots), "no product of one tile")
         chosen = {dot.choice for dot in dots}
         roles = [*sides, "num_warps", "num_stages"]
-        found = [launch.constant(role) for role in roles]
-        constants = [one for one in found if one is not None and isinstance(kernel.config.get(one), int)]
-        if len(set(constants)) != len(roles) or len(chosen) != 1:
-            return None
+        found = {role: launch.constant(role) for role in roles}
+        constants = [one for one in found.values() if one is not None and isinstance(kernel.config.get(one), int)]
+        other = [role for role, one in found.items() if one not in constants]
+        require(not other, f"{', '.join(other)} of the launch are no constants of the file")
+        require(len(set(constants)) == len(roles) and len(chosen) == 1, "one constant has two roles, or two precisions")
         (parameter,) = chosen
         choice = launch.constant(parameter) if parameter else None
         rows, columns, step, warps, stages = constants
@@ -105,7 +107,11 @@ def warps_for_two(kernel: PythonKernel, launches: Sequence[Launch]) -> Config:
     They change only where a file declares 8, or declares nothing.
     """
     found: dict[str, Value] = {}
-    for tile in (tile for launch in launches if (tile := Tile.of(launch, kernel))):
+    for launch in launches:
+        try:
+            tile = Tile.of(launch, kernel)
+        except NotApplicable:
+            continue
         rows, columns, _, warps, _ = (int(kernel.config[name]) for name in tile.names)
         crowded = 2 * rows * columns > warps * 32 * TENSOR_CORES
         if crowded and warps < _MANY and _MANY in kernel.declared_values.get(tile.warps, [_MANY]):

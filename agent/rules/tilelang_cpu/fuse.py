@@ -3,69 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import libcst as cst
 import libcst.matchers as m
 
-from ....core import PythonKernel
+from ...analysis.applicability import require
+from ...analysis.change import Change, Rewritten
 from ...analysis.search import find_all
-from ...analysis.source import (
-    Loop,
-    Statement,
-    accesses,
-    code,
-    is_cpu_tilelang,
-    loop_of,
-    names,
-    rebuild,
-    rewrite_kernels,
-    substitute,
-    tree_and_names,
+from ...analysis.source import Statement, code, names, substitute
+from ...analysis.tilelang import Loop, accesses, cpu_tilelang, loop_of, rebuild, rewrite_kernels
+from ..rule import rule
+
+
+@rule(
+    "fuse-passes",
+    category="memory",
+    work="streams",
+    why="each element is fetched once instead of once per pass",
+    reads=cpu_tilelang,
 )
-from ..rule import Machine, Rewritten, with_source
-
-
-@dataclass(frozen=True)
-class Fuse:
+def fuse_passes(module: cst.Module, change: Change) -> Rewritten:
     """Fuse two consecutive loops with the same extents.
 
     An element that one loop writes may be touched by the other only at the same index, and that index must use
     every loop variable: then no step depends on another step.
     """
+    done: list[int] = []
 
-    name = "fuse-passes"
-    category = "memory"
-    work = "streams"
-    why = "each element is fetched once instead of once per pass"
+    class Fuser(cst.CSTTransformer):
+        def leave_IndentedBlock(
+            self, original_node: cst.IndentedBlock, updated_node: cst.IndentedBlock
+        ) -> cst.IndentedBlock:
+            body = [s for s in updated_node.body if isinstance(s, cst.BaseStatement)]
+            fused = _fuse_neighbours(body)
+            if len(fused) < len(body):
+                done.append(len(body) - len(fused))
+                return updated_node.with_changes(body=fused)
+            return updated_node
 
-    def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
-        """Return the kernel with adjacent passes fused, or None where no two can be."""
-        if not is_cpu_tilelang(kernel):
-            return None
-        module, _ = tree_and_names(kernel)
-        done: list[int] = []
+    def rewrite(statement: Statement, after: Sequence[Statement]) -> Sequence[Statement] | None:
+        return [cst.ensure_type(statement.visit(Fuser()), cst.BaseStatement)]
 
-        class Fuser(cst.CSTTransformer):
-            def leave_IndentedBlock(
-                self, original_node: cst.IndentedBlock, updated_node: cst.IndentedBlock
-            ) -> cst.IndentedBlock:
-                body = [s for s in updated_node.body if isinstance(s, cst.BaseStatement)]
-                fused = _fuse_neighbours(body)
-                if len(fused) < len(body):
-                    done.append(len(body) - len(fused))
-                    return updated_node.with_changes(body=fused)
-                return updated_node
-
-        def rewrite(statement: Statement, after: Sequence[Statement]) -> Sequence[Statement] | None:
-            new = statement.visit(Fuser())
-            assert isinstance(new, cst.BaseStatement)
-            return [new]
-
-        module = rewrite_kernels(module, rewrite)
-        if not done:
-            return None
-        return Rewritten(with_source(kernel, module), f"fused {sum(done)} pass(es) into the pass before")
+    change.module = rewrite_kernels(module, rewrite)
+    require(done, "no two passes over the same elements follow each other")
+    return change.rewritten(f"fused {sum(done)} pass(es) into the pass before")
 
 
 def _fuse_neighbours(body: list[Statement]) -> list[Statement]:

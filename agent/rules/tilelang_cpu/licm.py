@@ -4,72 +4,49 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import libcst as cst
 import libcst.matchers as m
 
-from ....core import PythonKernel
+from ...analysis.applicability import require
+from ...analysis.change import Change, Rewritten
 from ...analysis.search import find_all
-from ...analysis.source import (
-    Loop,
-    Statement,
-    accesses,
-    bare,
-    code,
-    fresh,
-    is_cpu_tilelang,
-    make_loop,
-    names,
-    nest_of,
-    replace_expression,
-    rewrite_kernels,
-    statements,
-    tree_and_names,
-)
-from ..rule import Machine, Rewritten, with_source
+from ...analysis.source import Statement, bare, code, names, replace_expression, statements
+from ...analysis.tilelang import EXPENSIVE, Loop, accesses, cpu_tilelang, make_loop, nest_of, rewrite_kernels
+from ..rule import rule
 
 OTHER_FLOATS = re.compile(r"[\"'](float16|bfloat16|float64)[\"']")
 """Hoisted values are kept in fp32, so a kernel with other float types is left alone."""
-EXPENSIVE = ("sqrt", "rsqrt", "exp", "log", "tanh", "sigmoid", "erf", "pow", "sin", "cos")
 
 
-@dataclass(frozen=True)
-class Licm:
+@rule(
+    "licm",
+    category="compute",
+    work="streams",
+    why="roots and divisions cost tens of cycles and are not vectorized as cheaply as a product",
+    reads=cpu_tilelang,
+)
+def licm(module: cst.Module, change: Change) -> Rewritten:
     """Hoist square roots, exponentials and divisors that do not change in a loop, or in a nest's outer loops.
 
     `for c: for p: y[c, p] = x[c, p] / T.sqrt(s[p])` computes `1 / T.sqrt(s[p])` once per p instead of once
     per c and p. The expression may read nothing that the nest writes.
     """
+    require(not OTHER_FLOATS.search(change.kernel.source), "the kernel has floats that are not fp32")
+    done: list[str] = []
 
-    name = "licm"
-    category = "compute"
-    work = "streams"
-    why = "roots and divisions cost tens of cycles and are not vectorized as cheaply as a product"
-
-    def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
-        """Return the kernel with invariants computed before their loop, or None where there are none."""
-        if not is_cpu_tilelang(kernel) or OTHER_FLOATS.search(kernel.source):
+    def rewrite(statement: Statement, after: Sequence[Statement]) -> Sequence[Statement] | None:
+        nest = nest_of(statement)
+        found = _invariant(nest)
+        if found is None:
             return None
-        module, taken = tree_and_names(kernel)
-        done: list[str] = []
+        text, divides, used = found
+        done.append(text)
+        return _hoisted(statement, nest, text, divides, used, change.fresh("hoisted"))
 
-        def rewrite(statement: Statement, after: Sequence[Statement]) -> Sequence[Statement] | None:
-            nest = nest_of(statement)
-            found = _invariant(nest)
-            if found is None:
-                return None
-            text, divides, used = found
-            done.append(text)
-            return _hoisted(statement, nest, text, divides, used, fresh("hoisted", taken))
-
-        module = rewrite_kernels(module, rewrite)
-        if not done:
-            return None
-        return Rewritten(
-            with_source(kernel, module),
-            f"computed {', '.join(dict.fromkeys(done))} once, before the loop that uses it",
-        )
+    change.module = rewrite_kernels(module, rewrite)
+    require(done, "no loop computes a root, an exponential or a divisor anew that does not change")
+    return change.rewritten(f"computed {', '.join(dict.fromkeys(done))} once, before the loop that uses it")
 
 
 def _invariant(nest: Sequence[Loop]) -> tuple[str, bool, list[tuple[str, str]]] | None:

@@ -3,63 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import libcst as cst
 
-from ....core import PythonKernel
-from ...analysis.source import (
-    Loop,
-    Statement,
-    accesses,
-    is_cpu_tilelang,
-    make_loop,
-    names,
-    nest_of,
-    rewrite_kernels,
-    tree_and_names,
+from ...analysis.applicability import require
+from ...analysis.change import Change, Rewritten
+from ...analysis.source import Statement, names
+from ...analysis.tilelang import Loop, accesses, cpu_tilelang, make_loop, nest_of, rewrite_kernels
+from ..rule import rule
+
+
+@rule(
+    "loop-order",
+    category="memory",
+    work="both",
+    why="neighbouring elements share a cache line and a vector register only when the inner loop walks them",
+    reads=cpu_tilelang,
 )
-from ..rule import Machine, Rewritten, with_source
-
-
-@dataclass(frozen=True)
-class LoopOrder:
+def loop_order(module: cst.Module, change: Change) -> Rewritten:
     """`for i: for j: for k: c[i, j] += a[i, k] * b[k, j]` becomes i, k, j.
 
     Needs a perfect nest around one statement that writes one element, and extents that do not depend on each other.
     The sum may change its order, so any loop order is valid. The innermost variable becomes the one that stands
     alone in the last index of most accesses, the written one included.
     """
+    done: list[str] = []
 
-    name = "loop-order"
-    category = "memory"
-    work = "both"
-    why = "neighbouring elements share a cache line and a vector register only when the inner loop walks them"
-
-    def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
-        """Return the kernel with its loops reordered, or None where the order is already good."""
-        if not is_cpu_tilelang(kernel):
+    def rewrite(statement: Statement, after: Sequence[Statement]) -> Sequence[Statement] | None:
+        nest = nest_of(statement)
+        variable = _misplaced(nest)
+        if variable is None:
             return None
-        module, _ = tree_and_names(kernel)
-        done: list[str] = []
+        done.append(variable)
+        pairs = [pair for loop in nest for pair in zip(loop.variables, loop.extents, strict=True)]
+        inner = next(pair for pair in pairs if pair[0] == variable)
+        result: Statement = make_loop([inner[0]], [inner[1]], nest[-1].body)
+        for name, extent in reversed([pair for pair in pairs if pair[0] != variable]):
+            result = make_loop([name], [extent], [result])
+        return [result]
 
-        def rewrite(statement: Statement, after: Sequence[Statement]) -> Sequence[Statement] | None:
-            nest = nest_of(statement)
-            variable = _misplaced(nest)
-            if variable is None:
-                return None
-            done.append(variable)
-            pairs = [pair for loop in nest for pair in zip(loop.variables, loop.extents, strict=True)]
-            inner = next(pair for pair in pairs if pair[0] == variable)
-            result: Statement = make_loop([inner[0]], [inner[1]], nest[-1].body)
-            for name, extent in reversed([pair for pair in pairs if pair[0] != variable]):
-                result = make_loop([name], [extent], [result])
-            return [result]
-
-        module = rewrite_kernels(module, rewrite)
-        if not done:
-            return None
-        return Rewritten(with_source(kernel, module), f"moved the loop over {', '.join(done)} innermost")
+    change.module = rewrite_kernels(module, rewrite)
+    require(done, "every perfect nest has its loop with unit stride innermost, or may not be reordered")
+    return change.rewritten(f"moved the loop over {', '.join(done)} innermost")
 
 
 def _misplaced(nest: Sequence[Loop]) -> str | None:

@@ -8,25 +8,11 @@ from dataclasses import dataclass, replace
 
 import libcst as cst
 
-from ....core import Parameter, PythonKernel
-from ...analysis.source import (
-    Loop,
-    Statement,
-    accesses,
-    add_constant,
-    assignment,
-    code,
-    fresh,
-    is_cpu_tilelang,
-    is_window,
-    loop_of,
-    make_loop,
-    rewrite_kernels,
-    statements,
-    substitute,
-    tree_and_names,
-)
-from ..rule import Machine, Rewritten, with_source
+from ...analysis.applicability import require
+from ...analysis.change import Change, Rewritten
+from ...analysis.source import Statement, assignment, code, fresh, statements, substitute
+from ...analysis.tilelang import Loop, accesses, cpu_tilelang, is_window, loop_of, make_loop, rewrite_kernels
+from ..rule import rule
 
 _ALLOCATION = re.compile(r"(\w+) = T\.alloc_local\([^\n]*?,\s*(\"\w+\")\)")
 WIDTHS = (8, 16, 32, 64, 128)
@@ -45,48 +31,36 @@ class Reduction:
     """Element type of the target's buffer, as the source writes it."""
 
 
-@dataclass(frozen=True)
-class PartialAccumulators:
+@rule(
+    "partial-accumulators",
+    category="compute",
+    work="streams",
+    why="a sum into one scalar waits for every addition; partial accumulators fill the vector unit",
+    reads=cpu_tilelang,
+)
+def partial_accumulators(module: cst.Module, change: Change) -> Rewritten:
     """`for j: acc[0] += f(j)` becomes LANES partial sums, added up at the end.
 
     A compiler may not reorder floating-point sums, so the scalar form waits for each addition. Needs one sum,
     maximum or minimum into an element that does not depend on the loop; nothing else in the body may touch that
     buffer. The remainder of the extent divided by LANES gets a loop of its own.
     """
+    constant = change.constant("LANES", WIDTHS, 16)
+    done: list[str] = []
+    dtypes = dict(_ALLOCATION.findall(change.kernel.source))
 
-    name = "partial-accumulators"
-    category = "compute"
-    work = "streams"
-    why = "a sum into one scalar waits for every addition; partial accumulators fill the vector unit"
-
-    def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
-        """Return the kernel with its reductions split, or None where none can be."""
-        if not is_cpu_tilelang(kernel):
+    def rewrite(statement: Statement, after: Sequence[Statement]) -> Sequence[Statement] | None:
+        loop = loop_of(statement)
+        reduction = _reduction(loop) if loop else None
+        dtype = dtypes.get(reduction.target.split("[")[0]) if reduction else None
+        if loop is None or reduction is None or dtype is None:
             return None
-        module, taken = tree_and_names(kernel)
-        constant = fresh("LANES", taken)
-        done: list[str] = []
-        dtypes = dict(_ALLOCATION.findall(kernel.source))
+        done.append(reduction.target)
+        return _with_partial_accumulators(loop, replace(reduction, dtype=dtype), constant, change.taken)
 
-        def rewrite(statement: Statement, after: Sequence[Statement]) -> Sequence[Statement] | None:
-            loop = loop_of(statement)
-            reduction = _reduction(loop) if loop else None
-            dtype = dtypes.get(reduction.target.split("[")[0]) if reduction else None
-            if loop is None or reduction is None or dtype is None:
-                return None
-            reduction = replace(reduction, dtype=dtype)
-            done.append(reduction.target)
-            return _with_partial_accumulators(loop, reduction, constant, taken)
-
-        module = rewrite_kernels(module, rewrite)
-        if not done:
-            return None
-        module = add_constant(module, constant, 16)
-        return Rewritten(
-            with_source(kernel, module),
-            f"reduced into {', '.join(dict.fromkeys(done))} through partial accumulators",
-            (Parameter(constant, WIDTHS, 16),),
-        )
+    change.module = rewrite_kernels(module, rewrite)
+    require(done, "no loop reduces into one element that nothing else in it touches")
+    return change.rewritten(f"reduced into {', '.join(dict.fromkeys(done))} through partial accumulators")
 
 
 def _reduction(loop: Loop) -> Reduction | None:

@@ -4,39 +4,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import libcst as cst
 import libcst.matchers as m
 
-from ....core import Parameter, PythonKernel
+from ...analysis.applicability import require
+from ...analysis.change import Change, Rewritten
 from ...analysis.search import find_all
-from ...analysis.source import (
-    Statement,
-    accesses,
-    add_constant,
-    assignment,
-    code,
-    expression,
-    fresh,
-    is_cpu_tilelang,
-    is_prim_func,
-    loop_of,
-    make_loop,
-    names,
-    nest_of,
-    rebuild,
-    statements,
-    substitute,
-    tree_and_names,
-)
-from ..rule import Machine, Rewritten, with_source
+from ...analysis.source import Statement, assignment, code, expression, fresh, names, statements, substitute
+from ...analysis.tilelang import accesses, cpu_tilelang, is_prim_func, loop_of, make_loop, nest_of, rebuild
+from ..rule import rule
 
 FACTORS = (2, 4, 8)
 
 
-@dataclass(frozen=True)
-class RegisterTile:
+@rule(
+    "register-tile",
+    category="compute",
+    work="products",
+    why="blocks that share an operand each load it; one block that computes several loads it once",
+    reads=cpu_tilelang,
+)
+def register_tile(module: cst.Module, change: Change) -> Rewritten:
     """Coarsen one axis of the grid: a block does TILE steps of it, innermost and unrolled.
 
     The accumulators get a leading axis, and each statement is repeated for every step, so an operand that does not
@@ -44,28 +33,11 @@ class RegisterTile:
     the axis and one that does not. Blocks are independent, so they may run in lockstep; the compiler guards the
     steps beyond the end of the axis.
     """
-
-    name = "register-tile"
-    category = "compute"
-    work = "products"
-    why = "blocks that share an operand each load it; one block that computes several loads it once"
-
-    def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
-        """Return the kernel with a coarsened grid axis, or None where no operand is shared."""
-        if not is_cpu_tilelang(kernel):
-            return None
-        module, taken = tree_and_names(kernel)
-        constant = fresh("TILE", taken)
-        tiler = _Tiler(constant, taken)
-        module = module.visit(tiler)
-        if not tiler.done:
-            return None
-        module = add_constant(module, constant, FACTORS[0])
-        return Rewritten(
-            with_source(kernel, module),
-            f"let each block compute {constant} steps of {', '.join(tiler.done)}",
-            (Parameter(constant, FACTORS, FACTORS[0]),),
-        )
+    constant = change.constant("TILE", FACTORS, FACTORS[0])
+    tiler = _Tiler(constant, change.taken)
+    change.module = module.visit(tiler)
+    require(tiler.done, "no axis of the grid shares an operand of a product between blocks")
+    return change.rewritten(f"let each block compute {constant} steps of {', '.join(tiler.done)}")
 
 
 class _Tiler(cst.CSTTransformer):

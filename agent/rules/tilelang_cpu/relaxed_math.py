@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import libcst as cst
 import libcst.matchers as m
 
-from ....core import Parameter, PythonKernel
+from ....core import Parameter
+from ...analysis.applicability import need, require
+from ...analysis.change import Change, Rewritten
 from ...analysis.search import find_all
-from ...analysis.source import add_constant, is_cpu_tilelang, tree_and_names
-from ..rule import Machine, Rewritten, with_source
-from .licm import EXPENSIVE
+from ...analysis.source import add_constant
+from ...analysis.tilelang import EXPENSIVE, cpu_tilelang
+from ..rule import rule
 
 STRICT = "-fmath-errno"
 NO_ERRNO = "-fno-math-errno -fno-trapping-math"
@@ -24,38 +24,31 @@ FLAGS = "MATH_FLAGS"
 _COMPILE_FLAGS = m.Assign(targets=[m.AssignTarget(m.Name("COMPILE_FLAGS"))], value=m.List())
 
 
-@dataclass(frozen=True)
-class RelaxedMath:
+@rule(
+    "relaxed-math",
+    category="compute",
+    work="both",
+    why="with errno and strict order, g++ calls expf and sqrtf one element at a time",
+    reads=cpu_tilelang,
+)
+def relaxed_math(module: cst.Module, change: Change) -> Rewritten:
     """Drop errno and the order of sums, and use the C library's vector functions.
 
     Unlike -ffast-math, NaN and infinity keep their meaning, and denormals are not flushed in the whole process.
     Needs a function called in a loop, and a list of flags named COMPILE_FLAGS.
     """
-
-    name = "relaxed-math"
-    category = "compute"
-    work = "both"
-    why = "with errno and strict order, g++ calls expf and sqrtf one element at a time"
-
-    def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
-        """Return the kernel compiled with relaxed math, or None where it calls no function in a loop."""
-        if not is_cpu_tilelang(kernel) or "-fno-math-errno" in kernel.source or "-ffast-math" in kernel.source:
-            return None
-        module, taken = tree_and_names(kernel)
-        if FLAGS in taken or "COMPILE_FLAGS" not in kernel.constants or not _calls_in_loops(module):
-            return None
-        values = (VECTOR_MATH, REORDERED, NO_ERRNO, STRICT)
-        position = next((i for i, s in enumerate(module.body) if find_all(s, _COMPILE_FLAGS)), None)
-        if position is None:
-            return None
-        constant = add_constant(cst.Module(body=[]), FLAGS, values[0]).body
-        module = module.visit(_Append())
-        module = module.with_changes(body=[*module.body[:position], *constant, *module.body[position:]])
-        return Rewritten(
-            with_source(kernel, module),
-            "let g++ vectorize mathematical functions",
-            (Parameter(FLAGS, values, values[0]),),
-        )
+    source = change.kernel.source
+    require("-fno-math-errno" not in source and "-ffast-math" not in source, "the file relaxes math already")
+    change.require_free(FLAGS)
+    require(_calls_in_loops(module), "no loop calls a mathematical function")
+    position = next((i for i, s in enumerate(module.body) if find_all(s, _COMPILE_FLAGS)), None)
+    position = need(position, "the file has no list COMPILE_FLAGS")
+    values = (VECTOR_MATH, REORDERED, NO_ERRNO, STRICT)
+    constant = add_constant(cst.Module(body=[]), FLAGS, values[0]).body
+    module = cst.ensure_type(module.visit(_Append()), cst.Module)
+    change.module = module.with_changes(body=[*module.body[:position], *constant, *module.body[position:]])
+    change.declare(Parameter(FLAGS, values, values[0]))
+    return change.rewritten("let g++ vectorize mathematical functions")
 
 
 def _calls_in_loops(module: cst.Module) -> bool:

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import libcst as cst
 import libcst.matchers as m
 
-from ....core import Parameter, PythonKernel
+from ....core import Parameter
+from ...analysis.applicability import require
+from ...analysis.change import Change, Rewritten
 from ...analysis.search import find_all
-from ...analysis.source import (
-    accesses,
-    code,
-    expression,
-    fresh,
-    insert_before_definitions,
-    is_cpu_tilelang,
-    is_prim_func,
-    names,
-    statements,
-    tree_and_names,
-)
-from ..rule import Machine, Rewritten, powers_of_two, with_source
+from ...analysis.source import code, expression, fresh, insert_before_definitions, names, statements
+from ...analysis.tilelang import accesses, cpu_tilelang, is_prim_func
+from ..rule import rule
 
 HELPER = '''
 def over_threads(kernel, outputs):
@@ -48,42 +40,36 @@ def over_threads(kernel, outputs):
 '''
 
 
-@dataclass(frozen=True)
-class SplitGrid:
+@rule(
+    "split-grid",
+    category="parallelism",
+    work="both",
+    why="the compiled kernel runs on one core while the reference uses all",
+    reads=cpu_tilelang,
+)
+def split_grid(module: cst.Module, change: Change) -> Rewritten:
     """Give each thread a contiguous part of the grid's first axis.
 
     The blocks of a grid are independent, so this is valid wherever no two blocks write the same element. Atomics
     forbid it, and so does a write whose index does not depend on the axis. A first axis of extent 1 cannot be split.
     """
+    cores = change.machine.cores
+    require(cores > 1, "the machine has one core")
+    change.require_free("THREADS", "POOL", "over_threads")
+    splitter = _Splitter(change.taken)
+    module = cst.ensure_type(module.visit(splitter), cst.Module)
+    require(splitter.done, "no builder compiles one `T.Kernel` block whose blocks write apart along the first axis")
+    constants = f"THREADS = {cores}\nPOOL = ThreadPoolExecutor(max_workers={cores - 1})\n"
+    module = insert_before_definitions(insert_before_definitions(module, HELPER.lstrip()), constants)
+    change.module = _import_pool(module)
+    change.declare(Parameter("THREADS", powers_of_two(1, cores), cores))
+    return change.rewritten(f"split the grid of {', '.join(splitter.done)} over {cores} threads")
 
-    name = "split-grid"
-    category = "parallelism"
-    work = "both"
-    why = "the compiled kernel runs on one core while the reference uses all"
 
-    def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
-        """Return the kernel with its grid split over threads, or None where blocks are not independent."""
-        if not is_cpu_tilelang(kernel) or machine.cores < 2 or "over_threads" in kernel.source:
-            return None
-        module, taken = tree_and_names(kernel)
-        if taken & {"THREADS", "POOL", "over_threads"}:
-            return None
-        splitter = _Splitter(taken)
-        module = module.visit(splitter)
-        if not splitter.done:
-            return None
-        module = insert_before_definitions(module, HELPER.lstrip())
-        module = insert_before_definitions(
-            module,
-            f"THREADS = {machine.cores}\nPOOL = ThreadPoolExecutor(max_workers={max(machine.cores - 1, 1)})\n",
-        )
-        module = _import_pool(module)
-        values = powers_of_two(1, machine.cores)
-        return Rewritten(
-            with_source(kernel, module),
-            f"split the grid of {', '.join(splitter.done)} over {machine.cores} threads",
-            (Parameter("THREADS", values, machine.cores),),
-        )
+def powers_of_two(low: int, high: int) -> Sequence[int]:
+    """Return 1, 2, 4, ... within the bounds, and `high` itself."""
+    values = {2**i for i in range(high.bit_length() + 1) if low <= 2**i <= high}
+    return sorted(values | {high})
 
 
 class _Splitter(cst.CSTTransformer):

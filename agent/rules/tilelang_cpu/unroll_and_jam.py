@@ -4,88 +4,64 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import libcst as cst
 import libcst.matchers as m
 
-from ....core import Parameter, PythonKernel
-from ...analysis.source import (
-    Loop,
-    Statement,
-    add_constant,
-    assignment,
-    bare,
-    code,
-    expression,
-    fresh,
-    is_cpu_tilelang,
-    is_window,
-    names,
-    nest_of,
-    rebuild,
-    rewrite_kernels,
-    statements,
-    substitute,
-    tree_and_names,
-)
-from ..rule import Machine, Rewritten, with_source
+from ....core import Parameter
+from ...analysis.applicability import require
+from ...analysis.change import Change, Rewritten
+from ...analysis.source import Statement, assignment, bare, code, expression, fresh, names, statements, substitute
+from ...analysis.tilelang import Loop, cpu_tilelang, is_window, nest_of, rebuild, rewrite_kernels
+from ..rule import rule
 
 FACTORS = (2, 4, 8, 16)
 
 
-@dataclass(frozen=True)
-class UnrollAndJam:
+@rule(
+    "unroll-and-jam",
+    category="compute",
+    work="products",
+    why="each accumulator is loaded and stored once per several terms, so arithmetic does not wait for the cache",
+    reads=cpu_tilelang,
+)
+def unroll_and_jam(module: cst.Module, change: Change) -> Rewritten:
     """`for k: for j: acc[j] += f(k, j)` becomes one pass for several k, whose terms are summed first.
 
     Needs a perfect nest around one `acc[...] += ...` whose index uses an inner loop's variable and not the
     reduction's. A small square window, `T.grid(KS, KS)`, is unrolled completely. (Callahan, Carr, Kennedy:
     Improving register allocation for subscripted variables, PLDI 1990.)
     """
+    constants = set(change.kernel.config)
+    unroll = fresh("UNROLL", set(change.taken))
+    done: list[str] = []
+    divided: set[str] = set()
 
-    name = "unroll-and-jam"
-    category = "compute"
-    work = "products"
-    why = "each accumulator is loaded and stored once per several terms, so arithmetic does not wait for the cache"
-
-    def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
-        """Return the kernel with a reduction unrolled and jammed, or None where no nest fits."""
-        if not is_cpu_tilelang(kernel):
+    def rewrite(statement: Statement, after: Sequence[Statement]) -> Sequence[Statement] | None:
+        nest = nest_of(statement)
+        level = _reduction_level(nest)
+        if level is None:
             return None
-        module, taken = tree_and_names(kernel)
-        constants = set(kernel.config)
-        unroll = fresh("UNROLL", set(taken))
-        done: list[str] = []
-        divided: set[str] = set()
+        loop = nest[level]
+        done.append(", ".join(loop.variables))
+        if is_window(loop):
+            return [_window(nest, level)]
+        if loop.extents[0] in constants:
+            divided.add(loop.extents[0])
+            return [_jammed(nest, level, unroll, change.taken)]
+        return [_jammed(nest, level, unroll, change.taken), _remainder(nest, level, unroll)]
 
-        def rewrite(statement: Statement, after: Sequence[Statement]) -> Sequence[Statement] | None:
-            nest = nest_of(statement)
-            level = _reduction_level(nest)
-            if level is None:
-                return None
-            loop = nest[level]
-            done.append(", ".join(loop.variables))
-            if is_window(loop):
-                return [_window(nest, level)]
-            if loop.extents[0] in constants:
-                divided.add(loop.extents[0])
-                return [_jammed(nest, level, unroll, taken)]
-            return [_jammed(nest, level, unroll, taken), _remainder(nest, level, unroll)]
-
-        module = rewrite_kernels(module, rewrite)
-        if not done:
-            return None
-        did = f"summed several steps of the loop over {' and '.join(dict.fromkeys(done))} at once"
-        if unroll not in module.code:
-            return Rewritten(with_source(kernel, module), did)
-        fitting = [f for f in FACTORS if all(int(kernel.config[name]) % f == 0 for name in divided)]
-        if not fitting:
-            return None
-        default = 4 if 4 in fitting else fitting[0]
-        module = add_constant(module, unroll, default)
-        sizes = [Parameter(name, [kernel.config[name]]) for name in sorted(divided)]
-        constraints = tuple(f"{name} % {unroll} == 0" for name in sorted(divided))
-        return Rewritten(with_source(kernel, module), did, (Parameter(unroll, FACTORS, default), *sizes), constraints)
+    change.module = rewrite_kernels(module, rewrite)
+    require(done, "no perfect nest sums steps into accumulators that an inner loop walks")
+    did = f"summed several steps of the loop over {' and '.join(dict.fromkeys(done))} at once"
+    if unroll not in change.module.code:
+        return change.rewritten(did)
+    fitting = [f for f in FACTORS if all(int(change.kernel.config[name]) % f == 0 for name in divided)]
+    require(fitting, "no factor divides the loop's extent")
+    change.add(Parameter(unroll, FACTORS, 4 if 4 in fitting else fitting[0]))
+    change.parameters += [Parameter(name, [change.kernel.config[name]]) for name in sorted(divided)]
+    change.constraints += [f"{name} % {unroll} == 0" for name in sorted(divided)]
+    return change.rewritten(did)
 
 
 def _reduction_level(nest: Sequence[Loop]) -> int | None:

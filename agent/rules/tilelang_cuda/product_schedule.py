@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import libcst as cst
 import libcst.matchers as m
 
-from ....core import Parameter, PythonKernel, Target
-from ....core.languages import TILELANG
+from ....core import Parameter
+from ...analysis.applicability import require
+from ...analysis.change import Change, Rewritten
+from ...analysis.edit import appended, keyword_argument
 from ...analysis.search import find_all
-from ...analysis.source import is_prim_func, tree_and_names
+from ...analysis.tilelang import cuda_tilelang, is_prim_func
 from ...analysis.tilelang_cuda.limits import POLICIES
 from ...analysis.tilelang_cuda.space import redeclared
-from ..rule import Machine, Rewritten, with_source
+from ..rule import rule
 
 _GEMM = m.Call(func=m.Attribute(m.Name("T"), m.Name("gemm")))
 _PIPELINED = m.For(iter=m.Call(func=m.Attribute(m.Name("T"), m.Name("Pipelined"))))
@@ -21,41 +21,32 @@ _COMPILE = m.Call(func=m.Attribute(m.Name("tilelang"), m.Name("compile")))
 _SWITCH = '{"tl.disable_warp_specialized": not WARP_SPECIALIZED}'
 
 
-@dataclass(frozen=True)
-class ProductSchedule:
+@rule(
+    "product-schedule",
+    category="parallelism",
+    work="products",
+    why="warps that only copy help long loops, and more blocks on an SM help short ones",
+    reads=cuda_tilelang,
+)
+def product_schedule(module: cst.Module, change: Change) -> Rewritten:
     """Make warp specialization a parameter, and the policy of every T.gemm that has none.
 
     On sm_90 a pipelined loop with TMA gets warps of its own for the copies: 128 more threads, one block on an SM.
     Without them the same warps copy ahead by cp.async, and more blocks fit. Neither changes a result. Needs a T.gemm in
     a pipelined loop, and a `tilelang.compile` of that prim_func without pass configs.
     """
-
-    name = "product-schedule"
-    category = "parallelism"
-    work = "products"
-    why = "warps that only copy help long loops, and more blocks on an SM help short ones"
-
-    def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
-        """Return the kernel with these parameters, or None where it has no such product."""
-        if kernel.language != TILELANG or kernel.target is not Target.CUDA:
-            return None
-        module, taken = tree_and_names(kernel)
-        if "WARP_SPECIALIZED" in taken or "GEMM_POLICY" in taken:
-            return None
-        functions = [cst.ensure_type(one, cst.FunctionDef) for one in find_all(module, m.FunctionDef())]
-        products = {one.name.value for one in functions if is_prim_func(one) and _has_product(one)}
-        scheduler = _Scheduler(products)
-        module = module.visit(scheduler)
-        if not scheduler.compiled:
-            return None
-        parameters = [Parameter("WARP_SPECIALIZED", (False, True), False)]
-        if scheduler.policies:
-            parameters.append(Parameter("GEMM_POLICY", POLICIES, "FullRow"))
-        return Rewritten(
-            with_source(kernel, redeclared(kernel, module, parameters, ())),
-            "made warp specialization and the sharing of a product's tile parameters",
-            tuple(parameters),
-        )
+    change.require_free("WARP_SPECIALIZED", "GEMM_POLICY")
+    functions = [cst.ensure_type(one, cst.FunctionDef) for one in find_all(module, m.FunctionDef())]
+    products = {one.name.value for one in functions if is_prim_func(one) and _has_product(one)}
+    require(products, "no T.gemm in a pipelined loop")
+    scheduler = _Scheduler(products)
+    change.module = cst.ensure_type(module.visit(scheduler), cst.Module)
+    require(scheduler.compiled, "no `tilelang.compile` of the product without pass configs")
+    change.parameters.append(Parameter("WARP_SPECIALIZED", (False, True), False))
+    if scheduler.policies:
+        change.parameters.append(Parameter("GEMM_POLICY", POLICIES, "FullRow"))
+    did = "made warp specialization and the sharing of a product's tile parameters"
+    return change.finished(redeclared(change), did)
 
 
 def _has_product(function: cst.FunctionDef) -> bool:
@@ -92,7 +83,4 @@ class _Scheduler(cst.CSTTransformer):
 
 
 def _with(call: cst.Call, keyword: str, text: str) -> cst.Call:
-    equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
-    return call.with_changes(
-        args=[*call.args, cst.Arg(keyword=cst.Name(keyword), value=cst.parse_expression(text), equal=equal)]
-    )
+    return call.with_changes(args=appended(call.args, [keyword_argument(keyword, text)]))

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 import libcst as cst
 
 from ....core import PythonKernel
-from ...analysis.edit import Edit, edited, put_statements
-from ...analysis.source import Statement, code, fresh, insert_before_definitions, statements, tree_and_names
+from ...analysis.applicability import need, require
+from ...analysis.change import Change, Rewritten
+from ...analysis.source import Statement, code, fresh, statements
 from ...analysis.template import match
 from ...analysis.tilelang_cuda.builders import (
     Builder,
     builders_of,
     parameters_text,
-    removed,
+    the_one,
     with_parameters,
     without_unused,
 )
@@ -31,56 +32,45 @@ from ...analysis.tilelang_cuda.splitting import (
     parameters_of,
     three_products,
 )
-from ..rule import Machine, Rewritten, with_source
+from ..rule import Rewrite, rule
 
 _START = {"m": 128, "n": 128, "threads": 256, "stages": 3}
 
 
-@dataclass(frozen=True)
-class SplitProducts:
-    """Compute fp32 products as three of split operands: high with high, high with low, low with high.
+def _splitting(name: str, parts: str) -> Rewrite[list[Builder]]:
+    """Return the rule that begins with these parts; which precision a tolerance needs is not known before.
 
-    Two parts of bf16 keep 16 bits of an operand, two of TF32 all but two; the product of the low parts is below what
-    either keeps. Needs a pipelined loop that only copies two tiles of fp32 matrices, perhaps turns one, and adds their
-    outer products to a fragment; tile, threads and stages are constants of the file. Where PROMOTE is set, each step is
-    summed apart and then added in fp32: tensor cores cut off their sums, which adds up over a long axis.
+    Compute fp32 products as three of split operands: high with high, high with low, low with high. Two parts of bf16
+    keep 16 bits of an operand, two of TF32 all but two; the product of the low parts is below what either keeps. Needs
+    a pipelined loop that only copies two tiles of fp32 matrices, perhaps turns one, and adds their outer products to a
+    fragment; tile, threads and stages are constants of the file. Where PROMOTE is set, each step is summed apart and
+    then added in fp32: tensor cores cut off their sums, which adds up over a long axis.
     (Henry, Tang, Heinecke: Leveraging the bfloat16 AI datatype for higher-precision computations, ARITH 2019.)
     """
 
-    name = "split-products"
-    category = "compute"
-    work = "products"
-    why = "fp32 products run on CUDA cores, at a fifteenth of the tensor cores' rate of bf16"
+    @rule(
+        name,
+        category="compute",
+        work="products",
+        why="fp32 products run on CUDA cores, at a fifteenth of the tensor cores' rate of bf16",
+        reads=builders_of,
+    )
+    def split(builders: list[Builder], change: Change) -> Rewritten:
+        change.require_free(SPLITTER, TURNING_SPLITTER, *CONSTANTS)
+        require("TARGET" in change.kernel.config, "the file has no constant TARGET")
+        rewriting = the_one(builders, lambda builder: _Rewriting.of(builder, change.kernel))
+        rewriting.split(change)
+        change.parameters += parameters_of(rewriting.names, _START, parts, "FullRow")
+        change.constraints += constraints_of(rewriting.names)
+        did = "split the operands into parts of bf16 or TF32 beforehand, and multiplied them on tensor cores"
+        return change.finished(redeclared(change, rewriting.helpers), did)
 
-    parts = "bfloat16"
-    """Of the operands, to begin with: which precision a tolerance needs is not known before it is measured."""
-
-    def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
-        """Return the kernel with its products on tensor cores, or None where it has none on CUDA cores."""
-        found = [one for builder in builders_of(kernel) if (one := _Rewriting.of(builder, kernel))]
-        module, taken = tree_and_names(kernel)
-        if len(found) != 1 or taken & {SPLITTER, TURNING_SPLITTER, *CONSTANTS} or "TARGET" not in kernel.config:
-            return None
-        (rewriting,) = found
-        module = edited(module, rewriting.edits(taken))
-        for helper in rewriting.helpers:
-            module = insert_before_definitions(module, helper.lstrip())
-        parameters = parameters_of(rewriting.names, _START, self.parts, "FullRow")
-        constraints = constraints_of(rewriting.names)
-        module = redeclared(kernel, module, parameters, constraints)
-        return Rewritten(
-            with_source(kernel, module),
-            "split the operands into parts of bf16 or TF32 beforehand, and multiplied them on tensor cores",
-            parameters,
-            constraints,
-        )
+    return split
 
 
-class SplitProductsTf32(SplitProducts):
-    """The same, beginning with TF32: where a tolerance is too tight for bf16, the other is not worth a search."""
-
-    name = "split-products-tf32"
-    parts = "tfloat32"
+split_products = _splitting("split-products", "bfloat16")
+split_products_tf32 = _splitting("split-products-tf32", "tfloat32")
+"""Begins with TF32: where a tolerance is too tight for bf16, the other is not worth a search."""
 
 
 @dataclass(frozen=True)
@@ -91,10 +81,10 @@ class _Rewriting:
     """The constants of the file by role: the tile's sides m, n and k, threads and stages."""
 
     @classmethod
-    def of(cls, builder: Builder, kernel: PythonKernel) -> _Rewriting | None:
-        product = product_of(builder)
-        if product is None or accumulator_of(builder, product) is None:
-            return None
+    def of(cls, builder: Builder, kernel: PythonKernel) -> _Rewriting:
+        """Return what is to be rewritten in a builder. Raises NotApplicable."""
+        product = need(product_of(builder), "no pipelined loop copies two tiles and only adds their outer products")
+        require(accumulator_of(builder, product) is not None, "the accumulator is no fp32 fragment of the tile's size")
         names = {
             "m": product.rows,
             "n": product.columns,
@@ -102,23 +92,18 @@ class _Rewriting:
             "threads": builder.threads,
             "stages": product.stages,
         }
-        if len(set(names.values())) < len(names):
-            return None
-        if not all(isinstance(kernel.config.get(name), int) for name in names.values()):
-            return None
+        constants = all(isinstance(kernel.config.get(name), int) for name in names.values())
+        require(constants and len(set(names.values())) == len(names), "tile, threads and stages are no five constants")
         for operand in (product.left, product.right):
-            tensor = builder.tensors.get(operand.copy.tensor)
-            if tensor is None or len(tensor.shape) != 2 or tensor.dtype != "float32":
-                return None
-            if builder.uses(tensor.name) != 1 or tensor.name == list(builder.tensors)[-1]:
-                return None
+            tensor = need(builder.tensors.get(operand.copy.tensor), "an operand is no tensor of the prim_func")
+            require(len(tensor.shape) == 2 and tensor.dtype == "float32", f"{tensor.name} is no matrix of fp32")
+            alone = builder.uses(tensor.name) == 1 and tensor.name != list(builder.tensors)[-1]
+            require(alone, f"{tensor.name} is read elsewhere")
             # Allocated, filled, and read once.
-            if any(name not in builder.tiles or builder.uses(name) != 3 for name in operand.passed):
-                return None
-        if product.left.copy.tensor == product.right.copy.tensor:
-            return None
-        if len(builder.tensors) != len(builder.prim.params.params):
-            return None
+            passed = all(name in builder.tiles and builder.uses(name) == 3 for name in operand.passed)
+            require(passed, f"a tile of {tensor.name} is used elsewhere")
+        require(product.left.copy.tensor != product.right.copy.tensor, "both operands are of one tensor")
+        require(len(builder.tensors) == len(builder.prim.params.params), "a parameter of the prim_func is no tensor")
         return cls(builder, product, names)
 
     @property
@@ -131,33 +116,35 @@ class _Rewriting:
         """Return whether the last axis of an operand is not that of the sum, as tensor cores want it for TF32."""
         return operand.turned == (operand is self.product.left)
 
-    def edits(self, taken: set[str]) -> dict[cst.CSTNode, Edit]:
-        """Return the edits of the builder."""
+    def split(self, change: Change) -> None:
+        """Edit the builder."""
+        taken = change.taken
         builder, product = self.builder, self.product
         operands = (product.left, product.right)
         parts = {one.copy.tensor: _pair(one.copy.tensor, taken) for one in operands}
         tiles = {one.copy.tile: _pair(f"{one.copy.tile.removesuffix('_shared')}_tile", taken) for one in operands}
         policy, part, dtype = (fresh(one, taken) for one in ("policy", "part", "parts"))
-        edits: dict[cst.CSTNode, Edit] = {}
         for operand in operands:
             for name in operand.passed:
                 _, shape, statement = builder.tiles[name]
                 pair = tiles.get(name)
                 sides = shape[::-1] if self._turns(operand) else shape
                 text = "".join(f"{one} = T.alloc_shared(({', '.join(sides)}), {dtype})\n" for one in pair or ())
-                edits[statement] = put_statements(text) if pair else removed
+                if pair:
+                    change.put_statements(statement, text)
+                else:
+                    change.remove(statement)
         accumulator = builder.tiles[product.acc][2]
         fragment = f'{part} = T.alloc_fragment(({product.rows}, {product.columns}), "float32")\n'
-        edits[accumulator] = put_statements(fragment + code(accumulator).strip() + "\n")
+        change.put_statements(accumulator, fragment + code(accumulator).strip() + "\n")
         for statement in builder.statements:
             if _fixes_registers(statement, product.acc):
-                edits[statement] = removed
-        edits[product.loop] = lambda node: _with_body(node, self._steps(parts, tiles, part, policy))
-        edits[builder.prim.params] = with_parameters(self._parameters(parts, dtype))
-        edits[builder.result] = put_statements(self._result(parts, taken))
+                change.remove(statement)
+        change.edit(product.loop, lambda node: _with_body(node, self._steps(parts, tiles, part, policy)))
+        change.edit(builder.prim.params, with_parameters(self._parameters(parts, dtype)))
+        change.put_statements(builder.result, self._result(parts, taken))
         first = f"{dtype}, {policy} = getattr(T, PARTS), T.GemmWarpPolicy[POLICY]\n"
-        edits[builder.function] = lambda node: without_unused(_with_first(node, first))
-        return edits
+        change.edit(builder.function, lambda node: without_unused(_with_first(node, first)))
 
     def _parameters(self, parts: dict[str, list[str]], dtype: str) -> Iterable[str]:
         """Return the prim_func's new parameters."""

@@ -5,17 +5,22 @@ from __future__ import annotations
 import libcst as cst
 import libcst.matchers as m
 
-from ....core import PythonKernel
-from ...analysis.edit import Edit, edited
+from ...analysis.applicability import require
+from ...analysis.change import Change, Rewritten
 from ...analysis.search import find_all
 from ...analysis.source import expression
-from ...analysis.triton.function import Function
-from ...analysis.triton.integers import is_integer
-from ...analysis.triton.kernel import Launch, TritonFile
-from ..rule import Machine, Rewritten, with_source
+from ...analysis.triton import Function, Launch, TritonKernel, is_integer
+from ..rule import rule
 
 
-class ConstantSizes:
+@rule(
+    "constant-sizes",
+    category="memory",
+    work="both",
+    why="loads are as wide as sizes and strides allow, and indices are divided by constants",
+    reads=TritonKernel.read,
+)
+def constant_sizes(kernel: TritonKernel, change: Change) -> Rewritten:
     """Whole numbers that a launch passes become `tl.constexpr`: a kernel is compiled for each size that it meets.
 
     Of a plain number Triton knows whether it is 1 or a multiple of 16, and nothing else: rows of 8 * 2601 elements are
@@ -24,24 +29,15 @@ class ConstantSizes:
     values, whose argument is certainly whole: a number, a size or stride of a tensor, or what arithmetic makes of
     these.
     """
+    change.each(kernel.launched_once(), _with_constants)
+    return change.rewritten("compiled sizes and strides as constants")
 
-    name = "constant-sizes"
-    category = "memory"
-    work = "both"
-    why = "loads are as wide as sizes and strides allow, and indices are divided by constants"
 
-    def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
-        """Return the kernel with constant sizes, or None where no launch passes any."""
-        file = TritonFile.read(kernel)
-        edits: dict[cst.CSTNode, Edit] = {}
-        for launch in file.launched_once() if file else ():
-            found = {name for name in launch.function.parameters if _is_size(launch, name)}
-            for parameter in launch.function.node.params.params:
-                if parameter.name.value in found:
-                    edits[parameter] = _constant
-        if file is None or not edits:
-            return None
-        return Rewritten(with_source(kernel, edited(file.module, edits)), "compiled sizes and strides as constants")
+def _with_constants(launch: Launch, change: Change) -> None:
+    sizes = [one for one in launch.function.node.params.params if _is_size(launch, one.name.value)]
+    require(sizes, "the launch passes no whole number that the function only reads")
+    for parameter in sizes:
+        change.edit(parameter, _constant)
 
 
 def _constant(node: cst.CSTNode) -> cst.CSTNode:

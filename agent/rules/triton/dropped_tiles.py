@@ -8,49 +8,42 @@ from dataclasses import dataclass
 import libcst as cst
 import libcst.matchers as m
 
-from ....core import PythonKernel
-from ...analysis.edit import Edit, edited, parsed
+from ...analysis.applicability import need, require
+from ...analysis.change import Change, Rewritten
+from ...analysis.edit import parsed
 from ...analysis.search import contains, find_all
 from ...analysis.source import code, expression, fresh, names, operand, substitute
-from ...analysis.triton.dots import dots_of
-from ...analysis.triton.function import Function
-from ...analysis.triton.kernel import TritonFile
-from ...analysis.triton.sum_loop import assigned_names, read_first
-from ..rule import Machine, Rewritten, with_source
-from .fuse_neighbour import FuseNeighbour
+from ...analysis.triton import RANGE, Function, Launch, TritonKernel, assigned_names, dots_of, read_first
+from ..rule import rule
 
-_RANGE = m.Name("range") | m.Attribute(m.Name("tl"), m.Name("range"))
 _MAXIMUM = m.Call(func=m.Attribute(m.Name("tl"), m.Name("max")))
 _WHERE = m.Call(func=m.Attribute(m.Name("tl"), m.Name("where")), args=[m.Arg(keyword=None)] * 3)
 _PURE = m.Attribute(m.Name("tl"), m.Name(value=m.MatchRegex("(?!store|atomic|load|device_|debug_|inline_|rand).*")))
 _METHODS = m.Attribute(attr=m.Name("to") | m.Name("broadcast_to"))
 
 
-class DroppedTiles:
+@rule(
+    "dropped-tiles",
+    category="algorithm",
+    work="products",
+    why="of a triangular result only half of the tiles have elements that are kept",
+    reads=TritonKernel.read,
+)
+def dropped_tiles(kernel: TritonKernel, change: Change) -> Rewritten:
     """A tile's sum has no steps where nothing of it is kept.
 
     Needs a function whose only loop with products begins at zero and hands one accumulator on, and after it no
     branches: the accumulator reaches memory through one `tl.where(condition, sum, other)` alone, whose condition comes
-    of indices. An element-wise kernel with the condition, such as that of `torch.tril`, is fused first, as
-    fuse-neighbour does it.
+    of indices.
     """
+    change.each(kernel.launched_once(), _drop)
+    return change.rewritten("left the sums of tiles out of which nothing is kept")
 
-    name = "dropped-tiles"
-    category = "algorithm"
-    work = "products"
-    why = "of a triangular result only half of the tiles have elements that are kept"
 
-    def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
-        """Return the kernel without sums that are dropped, or None where all of them are kept."""
-        did = "left the sums of tiles out of which nothing is kept"
-        found = _without_sums(kernel)
-        if found is not None:
-            return Rewritten(found, did)
-        fused = FuseNeighbour().apply(kernel, machine)
-        found = _without_sums(fused.kernel) if fused else None
-        if fused is None or found is None:
-            return None
-        return Rewritten(found, f"{fused.did}, and {did}", fused.parameters, fused.constraints)
+def _drop(launch: Launch, change: Change) -> None:
+    found = _condition(launch.function)
+    new = _guarded(found, {*launch.function.parameters, *names(launch.function.node)})
+    change.edit(found.loop, lambda _: cst.FlattenSentinel(new))
 
 
 @dataclass(frozen=True)
@@ -61,42 +54,31 @@ class _Condition:
     """What it is made of after the loop."""
 
 
-def _without_sums(kernel: PythonKernel) -> PythonKernel | None:
-    file = TritonFile.read(kernel)
-    edits: dict[cst.CSTNode, Edit] = {}
-    for launch in file.launched_once() if file else ():
-        found = _condition(launch.function)
-        if found is not None:
-            new = _guarded(found, {*launch.function.parameters, *names(launch.function.node)})
-            edits[found.loop] = lambda _, new=new: cst.FlattenSentinel(new)  # type: ignore[misc]
-    return with_source(kernel, edited(file.module, edits)) if file and edits else None
-
-
-def _condition(function: Function) -> _Condition | None:
+def _condition(function: Function) -> _Condition:
+    """Return the condition under which the sum is kept. Raises NotApplicable."""
     dots = dots_of(function)
-    if len({(dot.accumulator, id(dot.loop)) for dot in dots}) != 1:
-        return None
+    require(len({(dot.accumulator, id(dot.loop)) for dot in dots}) == 1, "not one loop sums into one accumulator")
     loop, accumulator, body = dots[0].loop, dots[0].accumulator, list(function.node.body.body)
-    at = next((i for i, one in enumerate(body) if one is loop), None)
-    if at is None or not _is_range(function, loop) or any(contains(loop, one) for one in function.stores):
-        return None
+    at = need(next((i for i, one in enumerate(body) if one is loop), None), "the sum's loop is inside another block")
+    plain = _is_range(function, loop) and not any(contains(loop, one) for one in function.stores)
+    require(plain, "the sum's loop does not count up from zero, or stores")
     changed = assigned_names([loop]) | names(loop.target)
     changed |= {
         name for one in find_all(loop, m.AugAssign()) for name in names(cst.ensure_type(one, cst.AugAssign).target)
     }
     rest = [_simple(one) for one in body[at + 1 :]]
     lines = [one for one in rest if one is not None]
-    if len(lines) != len(rest) or read_first(body[at + 1 :]) & changed - {accumulator}:
-        return None
-    if accumulator not in assigned_names(body[:at]) or "atomic" in code(function.node):
-        return None
-    place = _only_choice(lines, accumulator)
-    return None if place is None else _made_of(loop, lines, place, changed)
+    alone = len(lines) == len(rest) and not read_first(body[at + 1 :]) & changed - {accumulator}
+    require(alone, "after the sum there are branches, or what the loop left is read")
+    known = accumulator in assigned_names(body[:at]) and "atomic" not in code(function.node)
+    require(known, "the accumulator does not start before the loop, or the function has atomics")
+    place = need(_only_choice(lines, accumulator), "the sum does not reach memory through one `tl.where` alone")
+    return need(_made_of(loop, lines, place, changed), "the condition does not come of indices alone")
 
 
 def _is_range(function: Function, loop: cst.For) -> bool:
     """Return whether a loop begins at zero and goes upwards, to an end that does not come of a tile yet."""
-    if not m.matches(loop, m.For(target=m.Name(), iter=m.Call(func=_RANGE), orelse=None)):
+    if not m.matches(loop, m.For(target=m.Name(), iter=m.Call(func=RANGE), orelse=None)):
         return False
     plain = [code(arg.value) for arg in cst.ensure_type(loop.iter, cst.Call).args if arg.keyword is None]
     ends = [function.value_of(name) for name in names(loop.iter)]

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import itertools
 import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import libcst as cst
 import libcst.matchers as m
 
 from ....core import PythonKernel
-from ...analysis.edit import Edit, before, both, edited, parsed, put, with_arguments, with_parameters
+from ...analysis.applicability import NotApplicable, require
+from ...analysis.change import Change, Rewritten
+from ...analysis.edit import Edit, parsed, with_arguments
 from ...analysis.search import find_all
-from ...analysis.source import code, fresh, insert_before_definitions, names, operand, statements
-from ...analysis.triton.kernel import Launch, TritonFile
-from ...analysis.triton.launching import stands_alone, texts
-from ...analysis.triton.row_statistics import RowStatistics, row_statistics
-from ...analysis.triton.row_values import SUM
-from ...analysis.triton.tensors import is_dense
-from ...analysis.triton.tile_stores import TileStore, tile_store
-from ...analysis.triton.values import assigned_in
-from ..rule import Machine, Rewritten, with_source
+from ...analysis.source import code, fresh, names, operand, statements
+from ...analysis.triton import (
+    SUM,
+    Launch,
+    RowStatistics,
+    TileStore,
+    TritonKernel,
+    assigned_in,
+    is_dense,
+    row_statistics,
+    texts,
+    tile_store,
+)
+from ..rule import rule
 
 LARGEST = 256
 """Parts of a row that are read at a time."""
@@ -69,8 +76,14 @@ def read_statistics(parts_ptr, rows, row_parts, n_parts, BLOCK: tl.constexpr):
 """
 
 
-@dataclass(frozen=True)
-class EpilogueStatistics:
+@rule(
+    "epilogue-statistics",
+    category="memory",
+    work="both",
+    why="the norm need not read the values for their mean, and once more for their variance",
+    reads=TritonKernel.read,
+)
+def epilogue_statistics(kernel: TritonKernel, change: Change) -> Rewritten:
     """The kernel that stores a buffer leaves count, mean and squared deviations of each tile's lines; the norm adds up.
 
     Needs two launches in one block, with nothing but other tensors between; a new buffer that the first fills by one
@@ -79,40 +92,32 @@ class EpilogueStatistics:
     whether rows are whole lines, or tiles and rows divide lines and rows; without it both kernels work as before.
     (Chan, Golub, LeVeque: Updating formulae and a pairwise algorithm for computing sample variances, 1979.)
     """
+    require("torch" in change.taken, "the file does not import torch")
+    change.require_free(_STORE, _READ)
+    changed: list[str] = []
 
-    name = "epilogue-statistics"
-    category = "memory"
-    work = "both"
-    why = "the norm need not read the values for their mean, and once more for their variance"
+    def hand_over(pair: tuple[Launch, Launch], change: Change) -> None:
+        producer, consumer = pair
+        _hand_over(producer, consumer, *_handed_over(producer, consumer, change.kernel), change)
+        changed.append(f"{consumer.function.name} in {producer.function.name}")
 
-    def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
-        """Return the kernel with the first such norm changed, or None where there is none."""
-        file = TritonFile.read(kernel)
-        if file is None or "torch" not in file.taken or {_STORE, _READ} & file.taken:
-            return None
-        once = [launch for launch in file.launched_once() if stands_alone(launch)]
-        for producer in once:
-            for consumer in once:
-                edits = _edits(file, producer, consumer) if producer is not consumer else {}
-                if edits:
-                    module = insert_before_definitions(edited(file.module, edits), _HELPERS)
-                    did = f"made the statistics of {consumer.function.name} in {producer.function.name}"
-                    return Rewritten(with_source(kernel, module), did)
-        return None
+    once = [launch for launch in kernel.launched_once() if launch.stands_alone]
+    change.first(itertools.permutations(once, 2), hand_over, "no two functions are launched one after the other")
+    change.helper(_HELPERS)
+    return change.rewritten(f"made the statistics of {changed[0]}")
 
 
-def _edits(file: TritonFile, producer: Launch, consumer: Launch) -> dict[cst.CSTNode, Edit]:
-    """Return the edits of both functions and launches; none where a precondition fails."""
+def _handed_over(producer: Launch, consumer: Launch, kernel: PythonKernel) -> tuple[str, TileStore, RowStatistics]:
+    """Return the buffer between two launches, and how it is stored and summed. Raises NotApplicable."""
     for written, buffer in texts(producer).items():
         read = [name for name, text in texts(consumer).items() if text == buffer]
         if len(read) != 1 or not buffer.isidentifier() or not _is_handed_over(producer, consumer, buffer):
             continue
         made = row_statistics(consumer, read[0])
         store = tile_store(producer, written) if made is not None else None
-        if store is None or made is None or not _may_fit(file.kernel, producer, store, made):
-            continue
-        return _rewrite(file, producer, consumer, buffer, store, made)
-    return {}
+        if store is not None and made is not None and _may_fit(kernel, producer, store, made):
+            return buffer, store, made
+    raise NotApplicable("no norm sums the rows of a buffer that the launch before it stores in tiles")
 
 
 def _is_handed_over(producer: Launch, consumer: Launch, buffer: str) -> bool:
@@ -149,12 +154,11 @@ def _may_fit(kernel: PythonKernel, producer: Launch, store: TileStore, made: Row
     return row % line == 0 or any(row % one == 0 == line % one for one in widths)
 
 
-def _rewrite(
-    file: TritonFile, producer: Launch, consumer: Launch, buffer: str, store: TileStore, made: RowStatistics
-) -> dict[cst.CSTNode, Edit]:
-    taken = file.taken
-    flag, parts, count, each = (fresh(one, taken) for one in ("FROM_PARTS", "parts", "n_parts", "row_parts"))
-    pointer, block = fresh("parts_ptr", taken), fresh("PARTS_BLOCK", taken)
+def _hand_over(
+    producer: Launch, consumer: Launch, buffer: str, store: TileStore, made: RowStatistics, change: Change
+) -> None:
+    flag, parts, count, each = (change.fresh(one) for one in ("FROM_PARTS", "parts", "n_parts", "row_parts"))
+    pointer, block = change.fresh("parts_ptr"), change.fresh("PARTS_BLOCK")
     line, row = operand(store.length.on_host(texts(producer))), operand(made.host_length)
     width = operand(texts(producer)[store.width])
     host = f"""\
@@ -164,19 +168,15 @@ def _rewrite(
 {each} = max(1, {count} * {row} // {buffer}.numel())
 {parts} = torch.empty(3 * {count} if {flag.lower()} else 1, device={buffer}.device, dtype=torch.float32)
 """
-    plain, flags = with_parameters([pointer, count], constexpr=False), with_parameters([flag])
-    more, blocks = with_parameters([pointer, each, count], constexpr=False), with_parameters([flag, block])
     given = {pointer: parts, count: count, flag: flag.lower()}
     size = f"min({LARGEST}, triton.next_power_of_2({each}))"
-    edits: dict[cst.CSTNode, Edit] = {
-        producer.function.node: both(plain, flags),
-        consumer.function.node: both(more, blocks),
-        consumer.node: with_arguments({**given, each: each, block: size}),
-        # After what stands between the launches: the norm's sizes may be known only there.
-        producer.statement: lambda _: cst.RemoveFromParent(),
-        consumer.statement: _after(host, producer, given),
-        store.statement: before(_stored(store, pointer, count, flag)),
-    }
+    change.add_parameters(producer.function.node, [pointer, count], [flag])
+    change.add_parameters(consumer.function.node, [pointer, each, count], [flag, block])
+    change.add_arguments(consumer.node, {**given, each: each, block: size})
+    # After what stands between the launches: the norm's sizes may be known only there.
+    change.remove(producer.statement)
+    change.edit(consumer.statement, _after(host, producer, given))
+    change.before(store.statement, _stored(store, pointer, count, flag))
     own = {*consumer.function.parameters, *assigned_in(consumer.function.node)}
     rows, total, squares = (fresh(one, own) for one in ("rows", "row_sum", "row_squares"))
     offsets = made.offsets if made.axis is None else f"tl.min({made.offsets}, axis={made.axis})"
@@ -189,12 +189,11 @@ if {flag}:
     if made.axis is None:
         text += f"    {total}, {squares} = tl.sum({total}, axis=0), tl.sum({squares}, axis=0)\n"
     for call, kind in made.calls.items():
-        edits[call] = put(f"({total if kind == SUM else squares} if {flag} else {code(call)})")
+        change.put(call, f"({total if kind == SUM else squares} if {flag} else {code(call)})")
     for loop in made.loops:
-        edits[loop] = _unless(flag, text if loop is made.first else "")
-    if made.first not in edits:
-        edits[made.first] = before(text)
-    return edits
+        change.edit(loop, _unless(flag, text if loop is made.first else ""))
+    if not any(loop is made.first for loop in made.loops):
+        change.before(made.first, text)
 
 
 def _after(host: str, producer: Launch, given: Mapping[str, str]) -> Edit:

@@ -3,52 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import libcst as cst
 import libcst.matchers as m
 
-from ....core import PythonKernel
-from ...analysis.edit import Edit, edited, with_arguments
+from ...analysis.applicability import require
+from ...analysis.change import Change, Rewritten
 from ...analysis.search import find_all
-from ...analysis.triton.blocks import has_products
-from ...analysis.triton.function import Function, argument
-from ...analysis.triton.kernel import TritonFile
-from ...analysis.triton.passes import body_of, passes_of
-from ...analysis.triton.values import Values, assigned_in
-from ..rule import Machine, Rewritten, with_source
+from ...analysis.triton import (
+    Function,
+    Launch,
+    TritonKernel,
+    Values,
+    argument,
+    assigned_in,
+    body_of,
+    has_products,
+    passes_of,
+)
+from ..rule import rule
 
 _LOAD = m.Call(func=m.Attribute(m.Name("tl"), m.Name("load")))
 _BLOCKS = cst.For | cst.If | cst.While
 
 
-@dataclass(frozen=True)
-class EvictionHints:
+@rule(
+    "eviction-hints",
+    category="memory",
+    work="streams",
+    why="a row's second pass comes from the L2 cache when what is never read again leaves it first",
+    reads=TritonKernel.read,
+)
+def eviction_hints(kernel: TritonKernel, change: Change) -> Rewritten:
     """Add eviction policies to loads that have none, in functions without products.
 
     What a later pass over the same row reads again stays in the cache (evict_last), and so does what all programs read;
     the last read of a row, and what is read once, goes first (evict_first). Hints change no result.
     """
+    hinted: list[cst.Call] = []
 
-    name = "eviction-hints"
-    category = "memory"
-    work = "streams"
-    why = "a row's second pass comes from the L2 cache when what is never read again leaves it first"
+    def hint(launch: Launch, change: Change) -> None:
+        require(not has_products(launch), "the function has products")
+        found = [one for one in _policies(launch.function) if argument(one[0], "eviction_policy") is None]
+        require(found, "no load is without a hint")
+        for call, policy in found:
+            change.add_arguments(call, {"eviction_policy": f'"{policy}"'})
+        hinted.extend(call for call, _ in found)
 
-    def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
-        """Return the kernel with hints, or None where every load has one."""
-        file = TritonFile.read(kernel)
-        if file is None:
-            return None
-        edits: dict[cst.CSTNode, Edit] = {}
-        for launch in file.launched_once():
-            for call, policy in () if has_products(launch) else _policies(launch.function):
-                if argument(call, "eviction_policy") is None:
-                    edits[call] = with_arguments({"eviction_policy": f'"{policy}"'})
-        if not edits:
-            return None
-        did = f"told the cache about {len(edits)} load{'s' * (len(edits) > 1)}"
-        return Rewritten(with_source(kernel, edited(file.module, edits)), did)
+    change.each(kernel.launched_once(), hint)
+    return change.rewritten(f"told the cache about {len(hinted)} load{'s' * (len(hinted) > 1)}")
 
 
 def _policies(function: Function) -> Iterator[tuple[cst.Call, str]]:
@@ -76,8 +79,7 @@ def _loads(values: Values, body: Iterable[cst.BaseStatement]) -> Iterator[cst.Ca
         if isinstance(statement, _BLOCKS):
             for name in assigned_in(statement):  # carried from step to step
                 values.names[name] = values.unknown(name)
-            inner = [one for one in statement.body.body if isinstance(one, cst.BaseStatement)]
-            yield from _loads(values, inner)
+            yield from _loads(values, (one for one in statement.body.body if isinstance(one, cst.BaseStatement)))
             for name in assigned_in(statement):
                 values.names[name] = values.unknown(name)
         else:

@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import libcst as cst
 import libcst.matchers as m
 
-from ....core import PythonKernel
-from ...analysis.edit import Edit, edited
+from ...analysis.applicability import need, require
+from ...analysis.change import Change, Rewritten
 from ...analysis.search import find_all
 from ...analysis.source import code, fresh, names, statements
-from ...analysis.triton.elementwise import Elementwise, elementwise_of
-from ...analysis.triton.function import Function, argument
-from ...analysis.triton.kernel import TritonFile
-from ...analysis.triton.launching import relaunched, texts
-from ...analysis.triton.leftovers import without_unused
-from ...analysis.triton.neighbours import Neighbours, neighbours_of
-from ...analysis.triton.passes import body_of
-from ...analysis.triton.values import assigned_in
-from ..rule import Machine, Rewritten, with_source
+from ...analysis.triton import (
+    Elementwise,
+    Function,
+    Neighbours,
+    TritonKernel,
+    argument,
+    assigned_in,
+    body_of,
+    elementwise_of,
+    neighbours_of,
+    relaunched,
+    texts,
+    without_unused,
+)
+from ..rule import rule
 
 _CDIV = m.Call(func=m.Attribute(m.Name("triton"), m.Name("cdiv")), args=[m.Arg(m.Integer()), m.Arg()])
 
 
-@dataclass(frozen=True)
-class FuseNeighbour:
+@rule(
+    "fuse-neighbour",
+    category="memory",
+    work="both",
+    why="the values between the two kernels are neither written to memory nor read from it",
+    reads=TritonKernel.read,
+)
+def fuse_neighbour(kernel: TritonKernel, change: Change) -> Rewritten:
     """Compute what an elementwise function makes of a buffer where the function before it has the values.
 
     Needs two launches with nothing but allocations between them; a contiguous fp32 buffer that the first writes in
@@ -33,84 +43,63 @@ class FuseNeighbour:
     all its elements. Then the offset of the first's store is the second's index. Where the second's result is not in
     the same memory, the buffer goes.
     """
+    fused: list[str] = []
 
-    name = "fuse-neighbour"
-    category = "memory"
-    work = "both"
-    why = "the values between the two kernels are neither written to memory nor read from it"
+    def fuse(pair: Neighbours, change: Change) -> None:
+        _fuse(pair, change)
+        fused.append(f"fused {pair.consumer.function.name} into {pair.producer.function.name}")
 
-    def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
-        """Return the kernel with the first such pair fused, or None where there is none."""
-        file = TritonFile.read(kernel)
-        if file is None:
-            return None
-        for pair in neighbours_of(file):
-            edits = _edits(file, pair)
-            if edits:
-                module = without_unused(kernel, edited(file.module, edits))
-                did = f"fused {pair.consumer.function.name} into {pair.producer.function.name}"
-                return Rewritten(with_source(kernel, module), did)
-        return None
+    change.first(neighbours_of(kernel), fuse, "no buffer goes from one launch to the next alone")
+    return change.finished(without_unused(change.kernel, change.edited()), fused[0])
 
 
-def _edits(file: TritonFile, pair: Neighbours) -> dict[cst.CSTNode, Edit]:
+def _fuse(pair: Neighbours, change: Change) -> None:
     producer, consumer = pair.producer.function, pair.consumer.function
     store = _only_store(producer, pair.written)
-    second = elementwise_of(consumer, pair.read)
-    if store is None or second is None or not _covers(pair, second):
-        return {}
+    second = need(elementwise_of(consumer, pair.read), "the second function is not elementwise over the buffer")
+    require(_covers(pair, second), "the second's grid does not cover the buffer once")
     in_place = pair.read in second.stores_to
-    if not in_place and (pair.is_used_later or pair.has_other_name):
-        return {}
+    alone = in_place or not (pair.is_used_later or pair.has_other_name)
+    require(alone, "the buffer is used later, or has another name")
     pointer, value, mask = (argument(store, word, at) for word, at in (("pointer", 0), ("value", 1), ("mask", 2)))
-    offset = _offset(pointer, pair.written)
-    if offset is None or value is None or pair.producer.function.statement_of(store) is None:
-        return {}
+    offset = need(_offset(pointer, pair.written), "the first's store is not at `buffer + offset`")
+    value, statement = need(value, "the store has no value"), need(producer.statement_of(store), "the store is nested")
     local = {*producer.parameters, *names(producer.node)}
     renamed = {pair.read: pair.written} if in_place else {}
     for name in (*consumer.parameters, *(one for line in body_of(consumer.node) for one in sorted(assigned_in(line)))):
         renamed.setdefault(name, fresh(name, local))
     under = None if mask is None or code(mask) == "None" else code(mask)
     body = second.inlined(offset, code(value), under, _shape(pointer), renamed)
-    if body is None:
-        return {}
+    body = need(body, "the shape of the second's block is needed, and the store does not say it")
     used = {name for one in body for name in names(one)}
     assigned = {name for one in body for name in assigned_in(one)}
     # Parameters that the function gives another value itself arrive with it.
     needed = [one for one in consumer.parameters if renamed[one] in used - assigned and renamed[one] != pair.written]
     given = texts(pair.consumer)
-    early = _hoisted(file, pair, {name for one in needed for name in names(cst.parse_expression(given[one]))})
-    if early is None or consumer.constexprs & set(needed) or _gives_constants_by_position(pair):
-        return {}
-    edits: dict[cst.CSTNode, Edit] = {}
+    early = _hoisted(pair, {name for one in needed for name in names(cst.parse_expression(given[one]))})
+    plain = not consumer.constexprs & set(needed) and not _gives_constants_by_position(pair)
+    require(plain, "a constant would have to move to another place among the parameters")
     params = {renamed[one]: given[one] for one in needed}
     gone = None if in_place else pair.written
-    statement = producer.statement_of(store)
-    assert statement is not None
     lines = body[0].with_changes(leading_lines=statement.leading_lines)
-    edits[statement] = lambda _: cst.FlattenSentinel([lines, *body[1:]])
-    edits[producer.node] = lambda node: _signature(node, params, gone)
+    change.edit(statement, lambda _: cst.FlattenSentinel([lines, *body[1:]]))
+    change.edit(producer.node, lambda node: _signature(node, params, gone))
     call = relaunched(pair.producer, producer.name, params)
     if gone is not None:
         call = _without(call, pair, gone)
     launch = statements("pass\n")[0].with_changes(body=[cst.Expr(call)])
-    edits[pair.producer.statement] = lambda _: cst.FlattenSentinel([*early, launch])
+    change.edit(pair.producer.statement, lambda _: cst.FlattenSentinel([*early, launch]))
     for line in [pair.consumer.statement, consumer.node, *early, *(() if in_place else (pair.buffer, *pair.dels))]:
-        edits[line] = lambda _: cst.RemoveFromParent()
-    return edits
+        change.remove(line)
 
 
-def _only_store(function: Function, parameter: str) -> cst.Call | None:
-    """Return the one store to a parameter that nothing else in the function uses, outside of loops and branches."""
+def _only_store(function: Function, parameter: str) -> cst.Call:
+    """Return the one store to a parameter, outside of loops and branches. Raises NotApplicable."""
     found = [one for one in function.stores if parameter in names(one.args[0].value)]
-    if len(found) != 1 or _uses(function, parameter) != 1:
-        return None
-    statement = function.statement_of(found[0])
-    return found[0] if statement in body_of(function.node) else None
-
-
-def _uses(function: Function, parameter: str) -> int:
-    return len(find_all(function.node.body, m.Name(parameter)))
+    alone = len(found) == 1 == len(find_all(function.node.body, m.Name(parameter)))
+    require(alone, "the first function does not use the buffer in one store alone")
+    require(function.statement_of(found[0]) in body_of(function.node), "the store is in a loop or a branch")
+    return found[0]
 
 
 def _covers(pair: Neighbours, second: Elementwise) -> bool:
@@ -135,11 +124,12 @@ def _shape(pointer: cst.BaseExpression | None) -> str | None:
     return code(cst.ensure_type(calls[0], cst.Call).args[1].value) if len(calls) == 1 else None
 
 
-def _hoisted(file: TritonFile, pair: Neighbours, wanted: set[str]) -> list[cst.BaseStatement] | None:
-    """Return the allocations between the launches that the fused one needs; None where it needs something else."""
+def _hoisted(pair: Neighbours, wanted: set[str]) -> list[cst.BaseStatement]:
+    """Return the allocations between the launches that the fused one needs. Raises NotApplicable for anything else."""
     assigned = {name: one for one in pair.between for name in assigned_in(one)}
-    early = [assigned[name] for name in assigned if name in wanted]
-    return list(early) if all(find_all(one, m.Call()) for one in early) else None
+    early: list[cst.BaseStatement] = [assigned[name] for name in assigned if name in wanted]
+    require(all(find_all(one, m.Call()) for one in early), "the second launch needs a name from between both")
+    return early
 
 
 def _gives_constants_by_position(pair: Neighbours) -> bool:

@@ -2,64 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import libcst as cst
 
-from ....core import PythonKernel
-from ...analysis.edit import Edit, edited
+from ...analysis.applicability import need
+from ...analysis.change import Change, Rewritten
 from ...analysis.source import code, expression, fresh, names, operand, statements, substitute
-from ...analysis.triton.chained_products import Chain, chain_of
-from ...analysis.triton.first_step import assumption
-from ...analysis.triton.kernel import TritonFile
-from ..rule import Machine, Rewritten, with_source
-from .split_operands import where_split
+from ...analysis.triton import Chain, Function, TritonKernel, assumption, chain_of
+from ..rule import rule
 
 
-@dataclass(frozen=True)
-class JoinedProducts:
+@rule(
+    "joined-products",
+    category="compute",
+    work="products",
+    why="chained products of one step wait for each other; one product per step keeps the tensor cores' pipe full",
+    reads=TritonKernel.read,
+)
+def joined_products(kernel: TritonKernel, change: Change) -> Rewritten:
     """Sum low * high, then high * low, then high * high, in one loop of three times as many steps with one product.
 
     Needs three products in a loop over one range that sum into the same accumulator, whose operands are two loads
-    each, the same address and one at a distance; or a product that split-operands makes such a one. The loop may carry
-    the accumulator, and pointers that each step moves by the same amount. The terms are the same as before in another
-    order: all those of low parts come first, where they are still large beside the sum.
+    each, the same address and one at a distance. The loop may carry the accumulator, and pointers that each step moves
+    by the same amount. The terms are the same as before in another order: all those of low parts come first, where
+    they are still large beside the sum.
     """
+    launches = {launch.function: launch for launch in kernel.launched_once()}
 
-    name = "joined-products"
-    category = "compute"
-    work = "products"
-    why = "chained products of one step wait for each other; one product per step keeps the tensor cores' pipe full"
+    def join(function: Function, change: Change) -> None:
+        chain = need(chain_of(function), "no three products of two operands in two parts each")
+        runs = assumption(launches[function], chain.loop) if function in launches else None
+        new = _loop(chain, {*function.parameters, *names(function.node)}, runs is not None)
+        change.edit(chain.loop, lambda _: cst.FlattenSentinel(new))
+        # What is said of the loop as it was is now said of the new one.
+        for line in function.node.body.body:
+            if runs and code(line).strip() == runs.strip():
+                change.remove(line)
 
-    def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
-        """Return the kernel with one product over both parts, or None where there are no three."""
-        return where_split(
-            *(kernel, machine, _joined),
-            did="joined the three products of each step into one loop of three times the length",
-            then="and summed their products in one loop of three times the length",
-        )
-
-
-def _joined(kernel: PythonKernel) -> PythonKernel | None:
-    file = TritonFile.read(kernel)
-    if file is None:
-        return None
-    edits: dict[cst.CSTNode, Edit] = {}
-    launches = {launch.function: launch for launch in file.launched_once()}
-    for function in file.functions.values():
-        chain = chain_of(function)
-        if chain is not None:
-            runs = assumption(launches[function], chain.loop) if function in launches else None
-            new = _loop(chain, {*function.parameters, *names(function.node)}, runs is not None)
-            edits[chain.loop] = _instead(new)
-            # What is said of the loop as it was is now said of the new one.
-            said = [line for line in function.node.body.body if runs and code(line).strip() == runs.strip()]
-            edits |= dict.fromkeys(said, _instead([]))
-    return with_source(kernel, edited(file.module, edits)) if edits else None
-
-
-def _instead(new: list[cst.BaseStatement]) -> Edit:
-    return lambda _: cst.FlattenSentinel(new)
+    change.each(kernel.functions.values(), join, "the file has no function")
+    return change.rewritten("joined the three products of each step into one loop of three times the length")
 
 
 def _loop(chain: Chain, taken: set[str], runs: bool) -> list[cst.BaseStatement]:
@@ -85,12 +65,8 @@ def _loop(chain: Chain, taken: set[str], runs: bool) -> list[cst.BaseStatement]:
         for number, parts in enumerate((chain.left, chain.right)):
             if line is loads[number]:
                 shifted = f"{code(parts.pointer)} + ({part} == {number}) * {parts.distance}"
-                changed_line = line.deep_replace(parts.pointer, expression(shifted))
-                assert isinstance(changed_line, cst.CSTNode)
-                kept = changed_line
-        changed = substitute(kept, moved)
-        assert isinstance(changed, cst.BaseStatement)
-        lines.append(changed)
+                kept = cst.ensure_type(line.deep_replace(parts.pointer, expression(shifted)), cst.BaseStatement)
+        lines.append(cst.ensure_type(substitute(kept, moved), cst.BaseStatement))
     keywords = [arg for arg in call.args if arg.keyword is not None]
     bounds = [cst.Arg(expression("0")), cst.Arg(expression(f"3 * {steps}"))]
     loop = cst.ensure_type(statements(f"for {joined} in range(0):\n    pass\n")[0], cst.For)

@@ -7,14 +7,11 @@ from collections.abc import Sequence
 
 import libcst as cst
 
-from ....core import Parameter, PythonKernel
-from ...analysis.edit import Edit, before, edited, parsed
-from ...analysis.source import fresh, insert_before_definitions
-from ...analysis.triton.convolution_template import Convolution, convolution_of
-from ...analysis.triton.kernel import TritonFile
-from ...analysis.triton.launching import relaunched, stands_alone, texts
-from ..rule import Machine, Rewritten, with_source
-from .split_precision import START, with_precisions
+from ...analysis.applicability import need, require
+from ...analysis.change import Change, Rewritten
+from ...analysis.edit import parsed
+from ...analysis.triton import Convolution, Launch, TritonKernel, convolution_of, relaunched, texts
+from ..rule import rule
 
 WIDTH = 4
 """Elements of a load of 16 bytes."""
@@ -81,7 +78,14 @@ for k in range(0, N_SUM, BLOCK_K):
 """
 
 
-class JoinedTaps:
+@rule(
+    "joined-taps",
+    category="compute",
+    work="products",
+    why="steps of the sum are full however few the channels are, and loads are 16 bytes wide without masks of pixels",
+    reads=TritonKernel.read,
+)
+def joined_taps(kernel: TritonKernel, change: Change) -> Rewritten:
     """A convolution's sum over its taps, and for each over some channels, becomes one sum over both.
 
     With three channels a step of 16 is mostly masked; joined, only the last step of the sum is. The input is copied
@@ -90,56 +94,36 @@ class JoinedTaps:
     are read in place.
 
     Needs the convolution of torch's compiler as its template has it, in two or three dimensions, of one group, with any
-    strides and padding, whose packed input has fewer than 2^31 elements. The precision of the products becomes a
-    parameter as in split-precision, where it is none yet.
+    strides and padding, whose packed input has fewer than 2^31 elements.
     """
-
-    name = "joined-taps"
-    category = "compute"
-    work = "products"
-    why = "steps of the sum are full however few the channels are, and loads are 16 bytes wide without masks of pixels"
-
-    def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
-        """Return the kernel with one sum, or None where no function is such a convolution."""
-        file = TritonFile.read(kernel)
-        if file is None:
-            return None
-        edits: dict[cst.CSTNode, Edit] = {}
-        pixels, taps = fresh("pack_pixels", file.taken), fresh("pack_taps", file.taken)
-        packs = [
-            _rewrite(file, found, pixels, taps, edits)
-            for launch in file.launched_once()
-            if stands_alone(launch) and (found := convolution_of(launch)) and _packed_size(found) < _MOST
-        ]
-        if not packs:
-            return None
-        module = edited(file.module, edits)
-        if any(packs):
-            text = _PACK.replace("pack_pixels", pixels).replace("pack_taps", taps)
-            module = insert_before_definitions(module, text)
-        after = with_source(kernel, module)
-        chosen = with_precisions(after, START)
-        parameters: tuple[Parameter, ...] = chosen.parameters if chosen else ()
-        return Rewritten(chosen.kernel if chosen else after, "summed over taps and channels in one index", parameters)
+    pixels, taps = change.fresh("pack_pixels"), change.fresh("pack_taps")
+    copies: list[bool] = []
+    change.each(kernel.launched_once(), lambda one, change: copies.append(_join(one, change, pixels, taps)))
+    if any(copies):
+        change.helper(_PACK.replace("pack_pixels", pixels).replace("pack_taps", taps))
+    return change.rewritten("summed over taps and channels in one index")
 
 
-def _rewrite(file: TritonFile, found: Convolution, pixels: str, taps: str, edits: dict[cst.CSTNode, Edit]) -> bool:
-    """Add the edits of one convolution; return whether it copies anything."""
+def _join(launch: Launch, change: Change, pixels: str, taps: str) -> bool:
+    """Change one convolution; return whether it copies anything."""
+    require(launch.stands_alone, "the launch is no statement of its own")
+    found = need(convolution_of(launch), "the function is no convolution of the template of torch's compiler")
+    require(_packed_size(found) < _MOST, "the packed input has 2^31 elements or more")
     host, given = "", {}
-    arguments = texts(found.launch)
+    arguments = texts(launch)
     if not _is_packed_input(found):
-        given[found.x] = fresh("pixels", file.taken)
+        given[found.x] = change.fresh("pixels")
         host += _packed_pixels(found, arguments[found.x], given[found.x], pixels)
     if not _is_packed_weight(found):
-        given[found.weight] = fresh("taps", file.taken)
+        given[found.weight] = change.fresh("taps")
         host += _packed_taps(found, arguments[found.weight], given[found.weight], taps)
     if host:
-        call = relaunched(found.launch, found.launch.function.name, given)
-        edits[found.launch.node] = lambda _: call
-        edits[found.launch.statement] = before(host)
+        change.put(launch.node, relaunched(launch, launch.function.name, given))
+        change.before(launch.statement, host)
     for statement in (*found.bases, found.count):
-        edits[statement] = lambda _: cst.RemoveFromParent()
-    edits[found.loop] = lambda _: cst.FlattenSentinel(_loop(found))
+        change.remove(statement)
+    new = _loop(found)
+    change.edit(found.loop, lambda _: cst.FlattenSentinel(new))
     return bool(host)
 
 

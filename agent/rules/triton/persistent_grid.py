@@ -2,73 +2,52 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import libcst as cst
 import libcst.matchers as m
 
-from ....core import Parameter, PythonKernel
-from ...analysis.edit import Edit, Edited, before, declaring, edited, put, with_arguments, with_parameters
+from ...analysis.applicability import need, require
+from ...analysis.change import Change, Rewritten
 from ...analysis.search import find_all
-from ...analysis.source import add_constant, code, expression, fresh, statements, substitute, target_of
-from ...analysis.triton.dots import dots_of
-from ...analysis.triton.function import Function
-from ...analysis.triton.kernel import Launch, TritonFile
-from ..rule import Machine, Rewritten, with_source
+from ...analysis.source import code, operand, statements, substitute, target_of
+from ...analysis.triton import Function, Launch, TritonKernel, dots_of
+from ..rule import rule
 
 _LOOP = "tile_pid"
 _EMPTY = m.If(test=m.Comparison(left=m.BinaryOperation(left=m.Name(), operator=m.Multiply(), right=m.Name())))
 
 
-@dataclass(frozen=True)
-class PersistentGrid:
+@rule(
+    "persistent-grid",
+    category="parallelism",
+    work="products",
+    why="the next tile's loads start while the last one is stored, and no last wave is nearly empty",
+    reads=TritonKernel.read,
+)
+def persistent_grid(kernel: TritonKernel, change: Change) -> Rewritten:
     """The function loops over the tiles that its program would have been many programs for.
 
     Program p of P takes the tiles p, p + P, ...; a parameter says whether the compiler merges this loop with that of
     the sum. Needs a function that is launched at one place, with one or two axes in the grid, no `return`, and the
     number of the device's multiprocessors. A parameter that the function changes gets a name of its own for each tile.
     """
-
-    name = "persistent-grid"
-    category = "parallelism"
-    work = "products"
-    why = "the next tile's loads start while the last one is stored, and no last wave is nearly empty"
-
-    def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
-        """Return the kernel with a persistent grid, or None where no product fits."""
-        file = TritonFile.read(kernel)
-        if file is None or machine.multiprocessors is None or _LOOP in file.taken:
-            return None
-        launches = [one for one in file.launched_once() if dots_of(one.function) and _fits(one)]
-        if not launches:
-            return None
-        programs, flatten = fresh("PROGRAMS", file.taken), fresh("FLATTEN", file.taken)
-        edits: dict[cst.CSTNode, Edit] = {}
-        for launch in launches:
-            _rewrite(file, launch, programs, flatten, edits)
-        parameters = [
-            Parameter(programs, [machine.multiprocessors, 2 * machine.multiprocessors], machine.multiprocessors),
-            Parameter(flatten, [False, True], False),
-        ]
-        module = edited(file.module, edits)
-        for parameter in reversed(parameters):
-            module = add_constant(module, parameter.name, parameter.default)
-        return Rewritten(
-            with_source(kernel, declaring(kernel, module, parameters)),
-            "gave each multiprocessor a program that loops over tiles",
-            tuple(parameters),
-        )
+    count = need(change.machine.multiprocessors, "the number of multiprocessors is not known")
+    change.require_free(_LOOP)
+    programs = change.constant("PROGRAMS", [count, 2 * count], count)
+    flatten = change.constant("FLATTEN", [False, True], False)
+    change.each(kernel.launched_once(), lambda launch, change: _make_persistent(launch, change, programs, flatten))
+    return change.rewritten("gave each multiprocessor a program that loops over tiles")
 
 
-def _fits(launch: Launch) -> bool:
-    """Return whether the launch has at most two axes, and the function nothing that a loop forbids."""
+def _require_fitting(launch: Launch) -> None:
+    require(dots_of(launch.function), "no product")
     body = [statement for statement in launch.function.node.body.body if not _is_guard(launch.function, statement)]
-    if any(find_all(one, m.Return() | m.FunctionDef()) for one in body):
-        return False
-    counts = launch.function.calls("program_id", "num_programs")
+    inside = any(find_all(one, m.Return() | m.FunctionDef()) for one in body)
+    require(not inside, "the function returns early or defines another function")
     axes = [code(axis) for axis in launch.grid or ()]
-    flat = 1 <= len(axes) <= 3 and axes[2:] in ([], ["1"])
-    return flat and all(len(call.args) == 1 and code(call.args[0].value) in ("0", "1") for call in counts)
+    require(1 <= len(axes) <= 3 and axes[2:] in ([], ["1"]), "the grid has no one or two axes")
+    counts = launch.function.calls("program_id", "num_programs")
+    plain = all(len(call.args) == 1 and code(call.args[0].value) in ("0", "1") for call in counts)
+    require(plain, "an axis of the grid is no number")
 
 
 def _is_guard(function: Function, statement: cst.CSTNode) -> bool:
@@ -81,42 +60,28 @@ def _is_guard(function: Function, statement: cst.CSTNode) -> bool:
     return nothing and all(one.isdigit() and one != "0" for one in sizes)
 
 
-def _rewrite(file: TritonFile, launch: Launch, programs: str, flatten: str, edits: dict[cst.CSTNode, Edit]) -> None:
-    """Add the edits of one launch and of its function."""
+def _make_persistent(launch: Launch, change: Change, programs: str, flatten: str) -> None:
+    _require_fitting(launch)
     axes = [code(axis) for axis in launch.grid or ()]
     while len(axes) > 1 and axes[-1] == "1":
         axes.pop()
-    counts = [fresh(f"tiles_{axis}", file.taken) for axis in range(len(axes))]
+    counts = [change.fresh(f"tiles_{axis}") for axis in range(len(axes))]
     # With one axis too: in the interpreter the loop's variable itself would be a plain number.
     numbers = {"tl.program_id(0)": f"{_LOOP} % {counts[0]}", "tl.program_id(1)": f"{_LOOP} // {counts[0]}"}
     numbers |= {f"tl.num_programs({axis})": counts[axis] if axis < len(axes) else "1" for axis in (0, 1)}
     for call in launch.function.calls("program_id", "num_programs"):
-        edits[call] = _bracketed(numbers[code(call)])
-    add = with_parameters(counts, constexpr=False)
-    flagged = with_parameters([flatten])
-
-    def persistent(node: cst.CSTNode) -> Edited:
-        function = _looped(launch.function, cst.ensure_type(node, cst.FunctionDef), counts, flatten)
-        changed = add(function)
-        assert isinstance(changed, cst.CSTNode)
-        return flagged(changed)
-
-    edits[launch.function.node] = persistent
-    edits[launch.grid_node] = put(f"(min({programs}, {' * '.join(counts)}),)")
-    edits[launch.node] = with_arguments({**{name: name for name in counts}, flatten: flatten})
+        change.put(call, operand(numbers[code(call)]))
+    node = launch.function.node
+    change.edit(node, lambda new: _looped(launch.function, cst.ensure_type(new, cst.FunctionDef), counts, flatten))
+    change.add_parameters(node, counts, [flatten])
+    change.put(launch.grid_node, f"(min({programs}, {' * '.join(counts)}),)")
+    change.add_arguments(launch.node, {**{name: name for name in counts}, flatten: flatten})
     text = f"{', '.join(counts)} = {', '.join(axes)}\n"
     line = _assignment_of_grid(launch)
     if line is None:
-        edits[launch.statement] = before(text)
+        change.before(launch.statement, text)
     else:
-        edits[line] = lambda _: statements(text)[0]
-
-
-def _bracketed(text: str) -> Edit:
-    node = expression(text)
-    if isinstance(node, cst.BinaryOperation):
-        node = node.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
-    return lambda _: node
+        change.put(line, statements(text)[0])
 
 
 def _assignment_of_grid(launch: Launch) -> cst.CSTNode | None:
@@ -141,10 +106,7 @@ def _looped(before: Function, node: cst.FunctionDef, counts: list[str], flatten:
         first += 1
     changed = {name: f"{name}_of_tile" for name in before.parameters if name in assigned}
     body = statements("".join(f"{new} = {old}\n" for old, new in changed.items()))
-    for one in kept[first:]:
-        renamed = substitute(one, changed)
-        assert isinstance(renamed, cst.BaseStatement)
-        body.append(renamed)
+    body += [substitute(one, changed) for one in kept[first:]]
     ahead = f"for {_LOOP} in tl.range(tl.program_id(0), {' * '.join(counts)}, tl.num_programs(0), flatten={flatten}):\n"
     loop = cst.ensure_type(statements(f"{ahead}    pass\n")[0], cst.For)
     loop = loop.with_changes(body=cst.IndentedBlock(body))
@@ -153,13 +115,11 @@ def _looped(before: Function, node: cst.FunctionDef, counts: list[str], flatten:
 
 def _is_plain(statement: cst.CSTNode, assigned: dict[str, int]) -> bool:
     """Return whether a statement only names a number, a constant or a parameter, once in the function."""
-    if not isinstance(statement, cst.SimpleStatementLine) or len(statement.body) != 1:
-        return False
-    inner = statement.body[0]
-    if isinstance(inner, cst.Expr):
-        return isinstance(inner.value, cst.SimpleString)
-    if not isinstance(inner, cst.Assign | cst.AnnAssign):
-        return False
-    target = inner.targets[0].target if isinstance(inner, cst.Assign) else inner.target
-    plain = isinstance(inner.value, cst.Integer | cst.Name | cst.Attribute)
-    return plain and isinstance(target, cst.Name) and assigned.get(target.value) == 1
+    match statement:
+        case cst.SimpleStatementLine(body=[cst.Expr(value=cst.SimpleString())]):
+            return True
+        case cst.SimpleStatementLine(body=[cst.Assign() | cst.AnnAssign() as inner]):
+            target = target_of(inner)
+            plain = isinstance(inner.value, cst.Integer | cst.Name | cst.Attribute)
+            return plain and isinstance(target, cst.Name) and assigned.get(target.value) == 1
+    return False

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import libcst as cst
 import libcst.matchers as m
 
-from ....core import Parameter, PythonKernel
-from ...analysis.edit import Edit, declaring, edited, put_statements
+from ...analysis.applicability import need, require
+from ...analysis.change import Change, Rewritten
 from ...analysis.search import find_all
-from ...analysis.source import add_constant, code, expression, fresh, names, statements
-from ...analysis.triton.blocks import axes_of
-from ...analysis.triton.kernel import Launch, TritonFile
-from ...analysis.triton.launching import choice, relaunched, stands_alone, texts, uses_only_here
-from ...analysis.triton.passes import passes_of
-from ...analysis.triton.values import Values
-from ...analysis.triton.whole_rows import unmasked_where_whole
-from ..rule import Machine, Rewritten, with_source
+from ...analysis.source import code, expression, fresh, names, statements
+from ...analysis.triton import (
+    Launch,
+    TritonKernel,
+    Values,
+    axes_of,
+    choice,
+    passes_of,
+    relaunched,
+    texts,
+    unmasked_where_whole,
+    uses_only_here,
+)
+from ..rule import rule
 
 WARPS = (1, 2, 4, 8, 16, 32)
 PER_WARP = 2048
@@ -29,60 +34,45 @@ SUFFIX = "one_read"
 _LOAD = m.Call(func=m.Attribute(m.Name("tl"), m.Name("load")))
 
 
-@dataclass(frozen=True)
-class RowInRegisters:
+@rule(
+    "row-in-registers",
+    category="memory",
+    work="streams",
+    why="the row comes from memory once instead of once per pass",
+    reads=TritonKernel.read,
+)
+def row_in_registers(kernel: TritonKernel, change: Change) -> Rewritten:
     """Add a form of the function whose one block holds the row, and launch it where registers suffice.
 
     Needs passes over one row (loops from zero to the same extent by the same block, which only the launch sets), in
     which two loads read the same addresses under the same mask with no store between them. Every access masks the
     row's end, or the row is a power of two, so that a block as large as the row is right.
     """
-
-    name = "row-in-registers"
-    category = "memory"
-    work = "streams"
-    why = "the row comes from memory once instead of once per pass"
-
-    def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
-        """Return the kernel with the second form, or None where no function reads a row twice."""
-        file = TritonFile.read(kernel)
-        if file is None:
-            return None
-        warps = fresh("ROW_WARPS", set(file.taken))
-        edits: dict[cst.CSTNode, Edit] = {}
-        for launch in file.launched_once():
-            if edits.keys() & {launch.function.node} or not stands_alone(launch):
-                continue
-            edits |= _edits(file, launch, warps)
-        if not edits:
-            return None
-        parameters = (Parameter(warps, WARPS, 16),)
-        module = declaring(kernel, add_constant(edited(file.module, edits), warps, 16), parameters)
-        did = "kept the row in registers between the passes over it"
-        return Rewritten(with_source(kernel, module), did, parameters)
+    warps = change.constant("ROW_WARPS", WARPS, 16)
+    change.each(kernel.launched_once(), lambda launch, change: _add_form(kernel, launch, change, warps))
+    return change.rewritten("kept the row in registers between the passes over it")
 
 
-def _edits(file: TritonFile, launch: Launch, warps: str) -> dict[cst.CSTNode, Edit]:
+def _add_form(kernel: TritonKernel, launch: Launch, change: Change, warps: str) -> None:
     function = launch.function
-    passes = passes_of(function)
+    require(launch.stands_alone, "the launch is no statement of its own")
+    passes = need(passes_of(function), "no passes over one row by one block")
     name = f"{function.name}_{SUFFIX}"
-    if passes is None or name in file.taken or not uses_only_here(file, launch, passes.block):
-        return {}
-    extent = passes.extent_on_host(texts(launch))
+    change.require_free(name)
+    require(uses_only_here(kernel, launch, passes.block), f"more than the launch depends on {passes.block}")
+    extent = need(passes.extent_on_host(texts(launch)), "the host cannot compute the row's length")
+    others = need(axes_of(launch, leave_out={passes.block}), "the host does not know the size of a block")
     length = passes.length
-    others = axes_of(launch, leave_out={passes.block})
-    if extent is None or others is None or (length is not None and not 0 < length <= LARGEST):
-        return {}
+    require(length is None or 0 < length <= LARGEST, f"a row of {length} elements does not fit the registers")
+    body = need(_with_one_read(list(passes.straight()), set(change.taken)), "no two passes load the same")
     is_whole = length is not None and length & (length - 1) == 0
-    body = _with_one_read(list(passes.straight()), set(file.taken))
-    if body is None or not (is_whole or passes.masks_its_end()):
-        return {}
+    require(is_whole or passes.masks_its_end(), "an access does not mask the row's end")
     new = function.node.with_changes(name=cst.Name(name), body=function.node.body.with_changes(body=body))
     whole = fresh("WHOLE_ROW", {*function.parameters, *names(function.node)})
     unmasked = unmasked_where_whole(new, passes.block, passes.extent_text, whole)
 
     row = f"triton.next_power_of_2({extent})" if length is None else str(1 << (length - 1).bit_length())
-    block = fresh("row_block", file.taken)
+    block = change.fresh("row_block")
     held = " * ".join([block, *others])
     # Eight elements per thread at least: fewer leave warps with little to do.
     values = {passes.block: block, "num_warps": f"min({warps}, max(1, {held} // 256))"}
@@ -90,11 +80,8 @@ def _edits(file: TritonFile, launch: Launch, warps: str) -> dict[cst.CSTNode, Ed
         new, values[whole] = unmasked, f"{block} == {extent}"
     call = relaunched(launch, name, values)
     host = f"{block} = {row}\n" + choice(f"0 < {held} <= min({warps} * {PER_WARP}, {LARGEST})", call, launch.node)
-    first = new.with_changes(leading_lines=[cst.EmptyLine(indent=False), cst.EmptyLine(indent=False)])
-    return {
-        function.node: lambda node: cst.FlattenSentinel([cst.ensure_type(node, cst.FunctionDef), first]),
-        launch.statement: put_statements(host),
-    }
+    change.add_functions(function.node, [new])
+    change.put_statements(launch.statement, host)
 
 
 def _with_one_read(body: Sequence[cst.BaseStatement], taken: set[str]) -> list[cst.BaseStatement] | None:
@@ -122,9 +109,8 @@ def _with_one_read(body: Sequence[cst.BaseStatement], taken: set[str]) -> list[c
         name = bound.get(number) or fresh("row", taken)
         for index, (position, call) in enumerate(places):
             statement = cst.ensure_type(new[position].pop(), cst.SimpleStatementLine)
-            is_first = index == 0
-            if not (is_first and _assigns(statement, name)):
-                if is_first:
+            if index > 0 or not _assigns(statement, name):
+                if index == 0:
                     kept = statements(f"{name} = {code(call)}\n")[0]
                     new[position].append(kept.with_changes(leading_lines=statement.leading_lines))
                     statement = statement.with_changes(leading_lines=[])

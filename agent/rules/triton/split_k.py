@@ -4,25 +4,39 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import libcst as cst
 
-from ....core import Parameter, PythonKernel, Value
+from ....core import Parameter, Value
 from ....core.syntax_tree import expression_tree
-from ...analysis.edit import Edit, Edited, before, declaring, edited, parsed, with_arguments, with_parameters
-from ...analysis.source import add_constant, code, expression, fresh
-from ...analysis.triton.dots import Dot, dots_of
-from ...analysis.triton.kernel import Launch, TritonFile
-from ...analysis.triton.sum_loop import SumLoop, sum_loop
-from ...analysis.triton.tiles import sides_of
-from ..rule import Machine, Rewritten, with_source
+from ...analysis.applicability import need, require
+from ...analysis.change import Change, Rewritten
+from ...analysis.edit import Edit, both, parsed, with_arguments, with_parameters
+from ...analysis.source import code, expression
+from ...analysis.triton import (
+    Launch,
+    SumLoop,
+    TritonKernel,
+    dots_of,
+    operand_load,
+    regridded,
+    sides_of,
+    sum_loop,
+    texts,
+)
+from ..rule import rule
 
 SPLITS = (2, 4, 8, 16, 32, 64)
 
 
-@dataclass(frozen=True)
-class SplitK:
+@rule(
+    "split-k",
+    category="parallelism",
+    work="products",
+    why="with few tiles most multiprocessors have nothing to do, while each tile's sum is long",
+    reads=TritonKernel.read,
+)
+def split_k(kernel: TritonKernel, change: Change) -> Rewritten:
     """Several programs sum parts of each tile into a buffer; a second launch adds the parts, in order, and goes on.
 
     The second is the function as it was, with a sum of parts in the place of its loop; the first ends after its loop.
@@ -30,42 +44,24 @@ class SplitK:
     multiprocessors, and one accumulator, in a loop `range(0, n)` or `range(0, n, step)` of the function's own body
     which changes nothing but the accumulator and pointers that advance by the same amount each time.
     """
+    count = need(change.machine.multiprocessors, "the number of multiprocessors is not known")
+    change.require_free("split_pid")
+    constant = change.fresh("SPLIT_K")
 
-    name = "split-k"
-    category = "parallelism"
-    work = "products"
-    why = "with few tiles most multiprocessors have nothing to do, while each tile's sum is long"
+    def split(launch: Launch, change: Change) -> None:
+        tiles = need(_tiles(launch, change.kernel.config), "the number of tiles is no number in the file")
+        sides = need(sides_of(launch.function, dots_of(launch.function)), "no product of one tile")
+        require(not _uses_third_axis(launch), "the grid has a third axis")
+        loop = sum_loop(launch.function)
+        missing, steps = count // tiles if tiles else 0, _steps(launch, loop, change.kernel.config)
+        values = [one for one in SPLITS if missing > 1 and one <= 2 * missing and (steps is None or one <= steps)]
+        require(values, f"{tiles} tiles keep {count} multiprocessors busy, or have too few steps")
+        start = max((one for one in values if one * tiles <= count), default=values[0])
+        _split(launch, loop, sides, constant, change)
+        change.add(Parameter(constant, values, start))
 
-    def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
-        """Return the kernel with a split sum, or None where no launch has too few tiles."""
-        file = TritonFile.read(kernel)
-        if file is None or machine.multiprocessors is None or "split_pid" in file.taken:
-            return None
-        for launch in file.launched_once():
-            tiles = _tiles(launch, kernel.config)
-            sides = sides_of(launch.function, dots_of(launch.function))
-            loop = None if _uses_third_axis(launch) else sum_loop(launch.function)
-            if not tiles or sides is None or loop is None:
-                continue
-            values = _splits(machine.multiprocessors // tiles, _steps(launch, loop, kernel.config))
-            if not values:
-                continue
-            constant = fresh("SPLIT_K", file.taken)
-            start = max((one for one in values if one * tiles <= machine.multiprocessors), default=values[0])
-            parameter = Parameter(constant, values, start)
-            edits = _edits(file, launch, loop, (sides[0], sides[1]), constant)
-            module = add_constant(edited(file.module, edits), constant, start)
-            return Rewritten(
-                with_source(kernel, declaring(kernel, module, [parameter])),
-                "split the sum of each tile over several programs",
-                (parameter,),
-            )
-        return None
-
-
-def _splits(missing: int, steps: int | None) -> list[int]:
-    """Return the numbers of parts to try, for so many programs per tile and steps of the sum."""
-    return [one for one in SPLITS if missing > 1 and one <= 2 * missing and (steps is None or one <= steps)]
+    change.first(kernel.launched_once(), split)
+    return change.rewritten("split the sum of each tile over several programs")
 
 
 def _uses_third_axis(launch: Launch) -> bool:
@@ -115,13 +111,11 @@ def _number(node: ast.expr, config: Mapping[str, Value]) -> int | None:
     return None
 
 
-def _edits(
-    file: TritonFile, launch: Launch, loop: SumLoop, sides: tuple[str, str], constant: str
-) -> dict[cst.CSTNode, Edit]:
-    """Return the edits: a function for the parts before that which adds them, and its launch before the other's."""
+def _split(launch: Launch, loop: SumLoop, sides: tuple[str, str, str], constant: str, change: Change) -> None:
+    """Put a function for the parts before that which adds them, and its launch before the other's."""
     function, accumulator = launch.function, loop.dot.accumulator
-    first = fresh(f"{function.name}_parts", file.taken)
-    rows, columns = sides
+    first = change.fresh(f"{function.name}_parts")
+    rows, columns, _ = sides
     place = f"""\
 parts_at = ((split_pid * tl.num_programs(1) + tl.program_id(1)) * tl.num_programs(0) + tl.program_id(0)).to(tl.int64)
 parts_ptrs = parts_ptr + parts_at * ({rows} * {columns})
@@ -139,14 +133,9 @@ if ({constant} - 1) * steps_of_part < {loop.steps}:
     all_parts = f"for split_pid in range({constant}):\n" + "".join(
         f"    {line}\n" for line in [*place.splitlines(), f"{accumulator} += tl.load(parts_ptrs)"]
     )
-    add, flagged = with_parameters(["parts_ptr"], constexpr=False), with_parameters([constant])
+    with_both: Edit = both(with_parameters(["parts_ptr"], constexpr=False), with_parameters([constant]))
 
-    def with_both(node: cst.FunctionDef) -> cst.FunctionDef:
-        changed = add(node)
-        assert isinstance(changed, cst.CSTNode)
-        return cst.ensure_type(flagged(changed), cst.FunctionDef)
-
-    def both(node: cst.CSTNode) -> Edited:
+    def in_two(node: cst.CSTNode) -> cst.FlattenSentinel[cst.BaseStatement]:
         original = cst.ensure_type(node, cst.FunctionDef)
         body = list(original.body.body)
         at = next(i for i, one in enumerate(function.node.body.body) if one is loop.node)
@@ -159,31 +148,19 @@ if ({constant} - 1) * steps_of_part < {loop.steps}:
             body=original.body.with_changes(body=[*body[:at], *parsed(all_parts), *body[at + 1 :]]),
             leading_lines=[cst.EmptyLine(indent=False), cst.EmptyLine(indent=False)],
         )
-        return cst.FlattenSentinel([with_both(parts), with_both(whole)])
+        return cst.FlattenSentinel([cst.ensure_type(with_both(one), cst.FunctionDef) for one in (parts, whole)])
 
     axes = [code(axis) for axis in launch.grid or ()][:2]
     axes += ["1"] * (2 - len(axes))
-    tensor = function.base(_operand(loop.dot)) or ""
-    texts = {name: code(value) for name, value in launch.arguments.items()}
-    count = " * ".join([constant, *(f"({axis})" for axis in axes), texts[rows], texts[columns]])
-    device = f"{texts[tensor]}.device"
-    subscript = cst.ensure_type(launch.node.func, cst.Subscript)
-    index = cst.SubscriptElement(cst.Index(expression(f"({', '.join(axes)}, {constant})")))
-    call = launch.node.with_changes(func=subscript.with_changes(value=cst.Name(first), slice=[index]))
+    load = operand_load(function, loop.dot.left)
+    tensor = function.base(load.args[0].value) if load is not None and load.args else None
+    given = texts(launch)
+    count = " * ".join([constant, *(f"({axis})" for axis in axes), given[rows], given[columns]])
+    device = f"{given[need(tensor, 'no tensor of the launch is known')]}.device"
     extra = {"parts_ptr": "parts", constant: constant}
-    called = with_arguments(extra)(call)
-    assert isinstance(called, cst.Call)
-    text = f"parts = torch.empty({count}, device={device}, dtype=torch.float32)\n{code(called)}\n"
-    return {
-        function.node: both,
-        launch.node: with_arguments(extra),
-        launch.statement: before(text),
-    }
-
-
-def _operand(dot: Dot) -> cst.BaseExpression:
-    """Return the address that the left operand is loaded from."""
-    value = dot.function.value_of(code(dot.left))
-    if isinstance(value, cst.Call) and value.args:
-        return value.args[0].value
-    return cst.Name("None")
+    renamed = launch.node.with_deep_changes(launch.node.func, value=cst.Name(first))
+    called = with_arguments(extra)(regridded(renamed, f"({', '.join(axes)}, {constant})"))
+    text = f"parts = torch.empty({count}, device={device}, dtype=torch.float32)\n"
+    change.edit(function.node, in_two)
+    change.add_arguments(launch.node, extra)
+    change.before(launch.statement, text + code(cst.ensure_type(called, cst.Call)) + "\n")

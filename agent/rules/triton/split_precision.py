@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
+from ....core import Parameter
+from ...analysis.applicability import NotApplicable, require
+from ...analysis.change import Change, Rewritten
+from ...analysis.source import code
+from ...analysis.triton import OTHER_FLOATS, PRECISIONS, SPLIT_DOT, Launch, TritonKernel, dots_of, warps_for_two
+from ..rule import Rewrite, rule
 
-import libcst as cst
-
-from ....core import Config, Parameter, PythonKernel
-from ...analysis.edit import Edit, declaring, edited, put_statements, with_arguments, with_parameters
-from ...analysis.source import add_constant, code, fresh, insert_before_definitions
-from ...analysis.triton.dots import SPLIT_DOT, Dot, dots_of
-from ...analysis.triton.function import Function
-from ...analysis.triton.kernel import TritonFile
-from ...analysis.triton.tiles import warps_for_two
-from ..rule import Machine, Rewritten, with_source
-
-PRECISIONS = ("ieee", "tf32x3", "bf16x3", "bf16x3-promoted")
 START = "bf16x3-promoted"
 """As exact as IEEE products: the start must be correct, or nothing else is searched."""
-OTHER_FLOATS = re.compile(r"\b(b?float16|half|float64|float8\w*|fp8\w*)\b")
-"""What is no fp32: a split of it would gain nothing."""
 _HELPER = """
 @triton.jit
 def {name}(a, b, acc, PRECISION: tl.constexpr):
@@ -45,8 +35,14 @@ def {name}(a, b, acc, PRECISION: tl.constexpr):
 """
 
 
-@dataclass(frozen=True)
-class SplitPrecision:
+@rule(
+    "split-precision",
+    category="compute",
+    work="products",
+    why="IEEE products of fp32 run on the vector units, at a fifteenth of the tensor cores' rate of bf16",
+    reads=TritonKernel.read,
+)
+def split_precision(kernel: TritonKernel, change: Change) -> Rewritten:
     """`tl.dot` of fp32 with IEEE precision becomes one of a choice of precisions.
 
     As it is, three TF32 products, or three bf16 products of operands that are split into high and low parts in the
@@ -59,63 +55,58 @@ class SplitPrecision:
     where a quick check allows it.
     (Henry, Tang, Heinecke: Leveraging the bfloat16 AI datatype for higher-precision computations, ARITH 2019.)
     """
-
-    name = "split-precision"
-    category = "compute"
-    work = "products"
-    why = "IEEE products of fp32 run on the vector units, at a fifteenth of the tensor cores' rate of bf16"
-
-    def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
-        """Return the kernel with the precision as a parameter, or None where no product of fp32 is precise."""
-        return with_precisions(kernel, START) or with_another_precision(kernel)
+    try:
+        return _with_choice(kernel, Change(change.kernel, change.machine), START)
+    except NotApplicable as reason:
+        try:
+            return _with_another(kernel, change)
+        except NotApplicable as other:
+            raise NotApplicable(f"{reason}; {other}") from None
 
 
-def with_another_precision(kernel: PythonKernel) -> Rewritten | None:
-    """Return the kernel with the precision at which to start; None where none is a parameter, or it is not IEEE."""
-    file = TritonFile.read(kernel)
-    launches = [one for one in (file.launched_once() if file else ()) if dots_of(one.function)]
+def precision_choice(start: str) -> Rewrite[TritonKernel]:
+    """Return the rule that makes the precision a parameter, which begins at `start`, where it is none yet."""
+    how = split_precision
+    made = rule(how.name, category=how.category, work=how.work, why=how.why, reads=how.read)
+    return made(lambda kernel, change: _with_choice(kernel, change, start))
+
+
+def another_precision() -> Rewrite[TritonKernel]:
+    """Return the rule that sets the precision to `START`, where it is a parameter and IEEE."""
+    how = split_precision
+    return rule(how.name, category=how.category, work=how.work, why=how.why, reads=how.read)(_with_another)
+
+
+def _with_another(kernel: TritonKernel, change: Change) -> Rewritten:
+    launches = [one for one in kernel.launched_once() if dots_of(one.function)]
     choices = {launch.constant(dot.choice) for launch in launches for dot in dots_of(launch.function) if dot.choice}
-    ieee = sorted(name for name in choices if name and kernel.config.get(name) == "ieee")
-    parameters = [Parameter(one, kernel.declared_values.get(one, PRECISIONS), START) for one in ieee]
-    if not parameters or any(START not in one.values for one in parameters):
-        return None
-    chosen = kernel.bind(Config({one.name: START for one in parameters}))
-    chosen = chosen.bind(warps_for_two(chosen, launches))
-    return Rewritten(chosen, "computed the products in three of bf16, each step's sum added in fp32", (*parameters,))
+    ieee = sorted(name for name in choices if name and change.kernel.config.get(name) == "ieee")
+    require(ieee, "no parameter is an IEEE precision")
+    for name in ieee:
+        change.parameters.append(Parameter(name, change.kernel.declared_values.get(name, PRECISIONS), START))
+    require(all(START in one.values for one in change.parameters), f"the file declares precisions without {START}")
+    change.bind(dict.fromkeys(ieee, START))
+    change.bind(warps_for_two(change.finished(kernel.module, "").kernel, launches))
+    return change.finished(kernel.module, "computed the products in three of bf16, each step's sum added in fp32")
 
 
-def with_precisions(kernel: PythonKernel, start: str) -> Rewritten | None:
-    """Return the kernel with the precision of its products as a parameter; None where none of fp32 is precise."""
-    file = TritonFile.read(kernel)
-    if file is None or OTHER_FLOATS.search(kernel.source):
-        return None
-    found = {launch: precise_dots(launch.function) for launch in file.launched_once()}
-    if not any(found.values()):
-        return None
-    if SPLIT_DOT in file.taken:
-        return None
-    constant, helper = fresh("PRECISION", file.taken), SPLIT_DOT
-    edits: dict[cst.CSTNode, Edit] = {}
-    for launch, dots in found.items():
-        if not dots:
-            continue
-        edits[launch.function.node] = with_parameters([constant])
-        edits[launch.node] = with_arguments({constant: constant})
+def _with_choice(kernel: TritonKernel, change: Change, start: str) -> Rewritten:
+    require(not OTHER_FLOATS.search(change.kernel.source), "the kernel has floats that are not fp32")
+    change.require_free(SPLIT_DOT)
+    constant = change.constant("PRECISION", PRECISIONS, start)
+
+    def choose(launch: Launch, change: Change) -> None:
+        dots = dots_of(launch.function)
+        require(dots, "no product sums into an accumulator in a loop")
+        require(all(dot.precision == "ieee" for dot in dots), "a product is not of IEEE precision")
+        change.add_parameters(launch.function.node, constants=[constant])
+        change.add_arguments(launch.node, {constant: constant})
         for dot in dots:
             arguments = f"{code(dot.left)}, {code(dot.right)}, {dot.accumulator}, {constant}"
-            edits[dot.statement] = put_statements(f"{dot.accumulator} = {helper}({arguments})\n")
-    module = edited(file.module, edits)
-    module = add_constant(module, constant, start)
-    module = insert_before_definitions(module, _HELPER.format(name=helper))
-    parameter = Parameter(constant, PRECISIONS, start)
-    return Rewritten(
-        with_source(kernel, declaring(kernel, module, [parameter])),
-        "made the precision of the products a parameter, with three bf16 or TF32 products for one of fp32",
-        (parameter,),
+            change.put_statements(dot.statement, f"{dot.accumulator} = {SPLIT_DOT}({arguments})\n")
+
+    change.each(kernel.launched_once(), choose)
+    change.helper(_HELPER.format(name=SPLIT_DOT))
+    return change.rewritten(
+        "made the precision of the products a parameter, with three bf16 or TF32 products for one of fp32"
     )
-
-
-def precise_dots(function: Function) -> list[Dot]:
-    """Return the products with IEEE precision; none where the function has any of another precision."""
-    dots = dots_of(function)
-    return dots if dots and all(dot.precision == "ieee" for dot in dots) else []

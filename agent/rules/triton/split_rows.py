@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import libcst as cst
 import libcst.matchers as m
 
-from ....core import Parameter, PythonKernel
-from ...analysis.edit import Edit, both, declaring, edited, put_statements, with_parameters
+from ...analysis.applicability import need, require
+from ...analysis.change import Change, Rewritten
+from ...analysis.edit import both, with_parameters
 from ...analysis.search import find_all
-from ...analysis.source import add_constant, code, expression, fresh, names, replace_expression, statements
-from ...analysis.triton.kernel import Launch, TritonFile
-from ...analysis.triton.launching import regridded, relaunched, stands_alone
-from ...analysis.triton.passes import body_of, passes_of, variable
-from ...analysis.triton.programs import (
+from ...analysis.source import code, expression, names, replace_expression, statements
+from ...analysis.triton import (
+    Launch,
+    TritonKernel,
+    assigned_in,
+    body_of,
     knows_program_zero_alone,
     multiprocessors_of,
     of_program,
+    passes_of,
+    regridded,
+    relaunched,
     tensor_of,
-    with_multiprocessors,
+    variable,
 )
-from ...analysis.triton.values import assigned_in
-from ..rule import Machine, Rewritten, with_source
+from ..rule import rule
 
 WAVES = (1, 2, 4, 8)
 _STORE = m.Call(func=m.Attribute(m.Name("tl"), m.Name(m.MatchRegex("store|atomic_.*"))))
@@ -35,59 +38,43 @@ _WORDS = ("SPLITS", "split", "part", "row_program")
 """Names of the parts' code, which the function must not use."""
 
 
-@dataclass(frozen=True)
-class SplitRows:
+@rule(
+    "split-rows",
+    category="parallelism",
+    work="streams",
+    why="with fewer rows than multiprocessors, some of them do nothing",
+    reads=TritonKernel.read,
+)
+def split_rows(kernel: TritonKernel, change: Change) -> Rewritten:
     """Turn a function of several passes into one function per pass, whose programs each take a part of a row.
 
     Needs passes of which all but the last sum into one accumulator, which starts as zeros of the block's size and is
     used in `tl.sum` alone; the last stores and ends the function. A pass leaves one partial sum per part, and those
     after it add these: only the order of the sums changes. Rows are split where they are too few for the device.
     """
+    require("torch" in change.taken, "the file does not import torch")
+    each = change.constant("SPLIT_PROGRAMS", WAVES, 4)
+    host = multiprocessors_of(kernel, change)
 
-    name = "split-rows"
-    category = "parallelism"
-    work = "streams"
-    why = "with fewer rows than multiprocessors, some of them do nothing"
+    def split(launch: Launch, change: Change) -> None:
+        tensor = need(tensor_of(launch), "no name of the host is a tensor that the function loads or stores")
+        require(launch.stands_alone, "the launch is no statement of its own")
+        require(knows_program_zero_alone(launch), "the grid is not of one axis that the function knows alone")
+        functions = _functions(launch)
+        change.require_free(functions[0].name.value)
+        change.add_functions(launch.function.node, functions)
+        wanted = f"{each} * {host}({tensor}.device)"
+        change.put_statements(launch.statement, _host(launch, functions, wanted, tensor, change))
 
-    def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
-        """Return the kernel with split rows, or None where no function has this form."""
-        file = TritonFile.read(kernel)
-        if file is None or "torch" not in file.taken:
-            return None
-        each = fresh("SPLIT_PROGRAMS", file.taken)
-        host, is_there = multiprocessors_of(file)
-        for launch in file.launched_once():
-            tensor = tensor_of(launch)
-            if tensor is None or not stands_alone(launch) or not knows_program_zero_alone(launch):
-                continue
-            functions = _functions(launch)
-            if functions is None or functions[0].name.value in file.taken:
-                continue
-            wanted = f"{each} * {host}({tensor}.device)"
-            edits: dict[cst.CSTNode, Edit] = {
-                launch.function.node: _followed_by(functions),
-                launch.statement: put_statements(_host(launch, functions, wanted, tensor, file.taken)),
-            }
-            parameters = (Parameter(each, WAVES, 4),)
-            module = edited(file.module, edits)
-            if not is_there:
-                module = with_multiprocessors(module, host)
-            module = declaring(kernel, add_constant(module, each, 4), parameters)
-            return Rewritten(with_source(kernel, module), "split the rows over several programs", parameters)
-        return None
+    change.first(kernel.launched_once(), split)
+    return change.rewritten("split the rows over several programs")
 
 
-def _followed_by(functions: Sequence[cst.FunctionDef]) -> Edit:
-    lines = [cst.EmptyLine(indent=False), cst.EmptyLine(indent=False)]
-    added = [one.with_changes(leading_lines=lines) for one in functions]
-    return lambda node: cst.FlattenSentinel([cst.ensure_type(node, cst.FunctionDef), *added])
-
-
-def _host(launch: Launch, functions: Sequence[cst.FunctionDef], wanted: str, tensor: str, taken: set[str]) -> str:
+def _host(launch: Launch, functions: Sequence[cst.FunctionDef], wanted: str, tensor: str, change: Change) -> str:
     """Write the launches of the parts, and the one as it was for many rows."""
     grid = code(launch.grid[0]) if launch.grid else ""
-    rows, splits = fresh("n_rows", taken), fresh("splits", taken)
-    partials = {_partial(number): fresh(f"partial_{number}", taken) for number in range(1, len(functions))}
+    rows, splits = change.fresh("n_rows"), change.fresh("splits")
+    partials = {_partial(number): change.fresh(f"partial_{number}") for number in range(1, len(functions))}
     empty = f"torch.empty(({rows} * {splits},), device={tensor}.device, dtype=torch.float32)"
     lines = [f"{name} = {empty}" for name in partials.values()]
     for function in functions:
@@ -104,12 +91,13 @@ def _partial(number: int) -> str:
     return f"partial_{number}_ptr"
 
 
-def _functions(launch: Launch) -> list[cst.FunctionDef] | None:
-    """Return a function for each pass; None where a pass or what stands between two is of another form."""
-    passes, node = passes_of(launch.function), launch.function.node
-    body = body_of(node)
-    if passes is None or len(passes.loops) < 2 or body[-1] is not passes.loops[-1] or names(node) & {*_WORDS}:
-        return None
+def _functions(launch: Launch) -> list[cst.FunctionDef]:
+    """Return a function for each pass. Raises NotApplicable."""
+    node = launch.function.node
+    passes, body = need(passes_of(launch.function), "no passes over one row by one block"), body_of(node)
+    require(len(passes.loops) > 1, "there is one pass over the row")
+    require(body[-1] is passes.loops[-1], "the function goes on after the last pass")
+    require(not names(node) & {*_WORDS}, "the function uses a name of the parts' code")
     sums: dict[str, str] = {}
     before: list[cst.BaseStatement] = []
     found: list[cst.FunctionDef] = []
@@ -120,12 +108,10 @@ def _functions(launch: Launch) -> list[cst.FunctionDef] | None:
         inside = [_resolved(one, sums) for one in body_of(loop)]
         start = end + 1
         is_last = number == len(passes.loops)
-        stores = [bool(find_all(one, _STORE)) for one in (*before, *inside)]
+        stores = any(find_all(one, _STORE) for one in (*before, *inside))
+        require(stores == is_last, "not the last pass alone stores")
         summed = None if is_last else _accumulator(before, inside, passes.block)
-        if any(stores) != is_last or (summed is None) != is_last:
-            return None
-        if not _knows_its_names(launch, before, inside, loop, summed):
-            return None
+        require(_knows_its_names(launch, before, inside, loop, summed), "a pass reads what another one or a step left")
         lines = [*statements(_HEAD), *before, *_of_part(loop, inside, passes.block)]
         if summed is not None:
             lines += statements(f"tl.store({_partial(number)} + tl.program_id(0), tl.sum({summed}, axis=0))\n")
@@ -137,23 +123,22 @@ def _functions(launch: Launch) -> list[cst.FunctionDef] | None:
 
 def _resolved(statement: cst.BaseStatement, sums: Mapping[str, str]) -> cst.BaseStatement:
     """Return a statement of the row's program, with the sums of earlier passes from their parts."""
-    node: cst.CSTNode = of_program(statement, "row_program")
+    node = of_program(statement, "row_program")
     for name, text in sums.items():
         node = replace_expression(node, f"tl.sum({name}, axis=0)", text)
-    assert isinstance(node, cst.BaseStatement)
     return node
 
 
-def _accumulator(before: Sequence[cst.BaseStatement], inside: Sequence[cst.BaseStatement], block: str) -> str | None:
-    """Return the one name that a pass adds to, which starts as zeros of the block's size."""
+def _accumulator(before: Sequence[cst.BaseStatement], inside: Sequence[cst.BaseStatement], block: str) -> str:
+    """Return the one name that a pass adds to, which starts as zeros of the block's size. Raises NotApplicable."""
     added = {name for one in inside if m.matches(one, _ADDED) for name in assigned_in(one)}
-    zeros = {f"{name} = tl.zeros(({block},), dtype=tl.float32)" for name in added}
-    zeros |= {f"{name} = tl.zeros([{block}], dtype=tl.float32)" for name in added}
     starts = [one for one in before if added & assigned_in(one)]
-    if len(added) != 1 or len(starts) != 1:
-        return None
-    line = code(cst.ensure_type(starts[0], cst.SimpleStatementLine).with_changes(leading_lines=[]))
-    return added.pop() if line.strip() in zeros else None
+    require(len(added) == len(starts) == 1, "a pass does not sum into one accumulator")
+    (name,) = added
+    line = code(cst.ensure_type(starts[0], cst.SimpleStatementLine).with_changes(leading_lines=[])).strip()
+    zeros = {f"{name} = tl.zeros({shape}, dtype=tl.float32)" for shape in (f"({block},)", f"[{block}]")}
+    require(line in zeros, "an accumulator does not start as zeros of the block's size")
+    return name
 
 
 def _knows_its_names(
@@ -172,13 +157,12 @@ def _knows_its_names(
             known = (known | {variable(loop)}) - carried
             continue
         is_plain = m.matches(statement, _PLAIN)
-        assigned = assigned_in(statement)
         given = cst.ensure_type(statement, cst.SimpleStatementLine).body[0] if is_plain else statement
         read = names(given.value) if isinstance(given, cst.Assign) else names(statement)
         first = {name for name in read & local if name not in known and name not in launch.function.parameters}
         if first or not isinstance(statement, cst.SimpleStatementLine):
             return False
-        known |= assigned
+        known |= assigned_in(statement)
     return True
 
 

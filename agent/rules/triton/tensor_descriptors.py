@@ -8,23 +8,36 @@ from dataclasses import dataclass
 import libcst as cst
 import libcst.matchers as m
 
-from ....core import PythonKernel
-from ...analysis.edit import Edit, after, before, both, edited, put, with_arguments, with_parameters
+from ...analysis.applicability import need, require
+from ...analysis.change import Change, Rewritten
 from ...analysis.search import find_all
-from ...analysis.source import code, fresh
-from ...analysis.triton.dots import dots_of
-from ...analysis.triton.kernel import Launch, TritonFile
-from ...analysis.triton.matrices import MatrixLoad, matrix_load
-from ...analysis.triton.tensors import assigned, is_argument, is_dense
-from ..rule import Machine, Rewritten, with_source
-from .split_operands import SPLIT_HALVES
+from ...analysis.source import code
+from ...analysis.triton import (
+    SPLIT_HALVES,
+    Launch,
+    MatrixLoad,
+    TritonKernel,
+    assigned,
+    dots_of,
+    is_argument,
+    is_dense,
+    matrix_load,
+    texts,
+)
+from ..rule import rule
 
 _IMPORT = "from triton.tools.tensor_descriptor import TensorDescriptor\n"
 _STRIDE = re.compile(r"(\w+)\.stride\((\d)\)")
 
 
-@dataclass(frozen=True)
-class TensorDescriptors:
+@rule(
+    "tensor-descriptors",
+    category="memory",
+    work="products",
+    why="one thread asks for a whole tile, which needs no addresses and arrives as the tensor cores read it",
+    reads=TritonKernel.read,
+)
+def tensor_descriptors(kernel: TritonKernel, change: Change) -> Rewritten:
     """Loads of a product's operands become loads through tensor descriptors, where the strides allow it.
 
     Needs a function that is launched at one place, whose operands are tiles of matrices with `rows < size` and
@@ -33,30 +46,23 @@ class TensorDescriptors:
     are made contiguous first, where the launch gives their strides. Products on the vector units are left alone: their
     operands are in registers, which then spill.
     """
+    change.require_free("TensorDescriptor")
+    contiguous: dict[cst.FunctionDef, list[str]] = {}
 
-    name = "tensor-descriptors"
-    category = "memory"
-    work = "products"
-    why = "one thread asks for a whole tile, which needs no addresses and arrives as the tensor cores read it"
+    def describe(launch: Launch, change: Change) -> None:
+        described = _described(launch)
+        _describe(launch, described, change)
+        given = [one.contiguous for one in described if one.contiguous]
+        contiguous.setdefault(launch.host, []).extend(given)
 
-    def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
-        """Return the kernel with descriptors, or None where a product's operands are no tiles of matrices."""
-        file = TritonFile.read(kernel)
-        if file is None or "TensorDescriptor" in file.taken:
-            return None
-        edits: dict[cst.CSTNode, Edit] = {}
-        for launch in file.launched_once():
-            described = _described(launch)
-            if described:
-                _rewrite(file, launch, described, edits)
-        if not edits:
-            return None
-        line = m.SimpleStatementLine(body=[m.Import() | m.ImportFrom()])
-        imports = [statement for statement in file.module.body if m.matches(statement, line)]
-        edits[imports[-1]] = after(_IMPORT)
-        return Rewritten(
-            with_source(kernel, edited(file.module, edits)), "loaded the operands' tiles through tensor descriptors"
-        )
+    change.each(kernel.launched_once(), describe)
+    for host, tensors in contiguous.items():
+        if tensors:
+            text = "".join(f"{name} = {name}.contiguous()\n" for name in dict.fromkeys(tensors))
+            change.at_start(host, text)
+    line = m.SimpleStatementLine(body=[m.Import() | m.ImportFrom()])
+    change.after([statement for statement in kernel.module.body if m.matches(statement, line)][-1], _IMPORT)
+    return change.rewritten("loaded the operands' tiles through tensor descriptors")
 
 
 @dataclass(frozen=True)
@@ -77,48 +83,49 @@ class _Described:
 
 
 def _described(launch: Launch) -> list[_Described]:
-    """Return the loads of all operands of the launch's products; none where one has no descriptor."""
-    function = launch.function
-    if all(dot.precision == "ieee" for dot in dots_of(function)):
-        return []
-    names = {side.value for dot in dots_of(function) for side in dot.operands if isinstance(side, cst.Name)}
-    values = [function.value_of(name) for name in sorted(names)]
-    loads = [matrix_load(launch, one) for one in values if isinstance(one, cst.Call) and one in function.loads]
-    found = [described for one in loads if one is not None and (described := _descriptor(launch, one)) is not None]
-    return found if len(found) == len(names) else []
+    """Return the descriptors of all operands of the launch's products. Raises NotApplicable where one has none."""
+    function, dots = launch.function, dots_of(launch.function)
+    require(dots, "no product")
+    require(not all(dot.precision == "ieee" for dot in dots), "the products are on the vector units")
+    names = {side.value for dot in dots for side in dot.operands if isinstance(side, cst.Name)}
+    require(names, "no operand has a name")
+    found = []
+    for name in sorted(names):
+        value = function.value_of(name)
+        load = matrix_load(launch, value) if isinstance(value, cst.Call) and value in function.loads else None
+        found.append(_descriptor(launch, need(load, f"the operand {name} is no load of a matrix's tile")))
+    return found
 
 
-def _descriptor(launch: Launch, load: MatrixLoad) -> _Described | None:
-    texts = {name: code(value) for name, value in launch.arguments.items()}
-    tensor = launch.arguments.get(load.pointer)
+def _descriptor(launch: Launch, load: MatrixLoad) -> _Described:
+    """Return the descriptor of a load. Raises NotApplicable."""
+    given = texts(launch)
+    tensor = need(launch.arguments.get(load.pointer), f"the launch does not give {load.pointer}")
     needed = {name for axis in load.axes for name in (axis.size, axis.tile)} - {"1"}
-    if tensor is None or not all(name in texts or name.isdigit() for name in needed):
-        return None
-    strides = [texts.get(axis.stride, axis.stride) for axis in load.axes]
-    given = {match[1] for text in strides if (match := _STRIDE.fullmatch(text))}
-    if not all(text.isidentifier() or text.isdigit() or _STRIDE.fullmatch(text) for text in strides) or len(given) > 1:
-        return None
-    contiguous = given.pop() if given else None
+    require(all(name in given or name.isdigit() for name in needed), "a size or tile is not given by the launch")
+    strides = [given.get(axis.stride, axis.stride) for axis in load.axes]
+    of = {match[1] for text in strides if (match := _STRIDE.fullmatch(text))}
+    plain = all(text.isidentifier() or text.isdigit() or _STRIDE.fullmatch(text) for text in strides)
+    require(plain and len(of) <= 1, "a stride is no name, number or `tensor.stride(axis)`")
+    contiguous = of.pop() if of else None
     if contiguous is not None:
-        if not (is_argument(launch.host, contiguous) or is_dense(launch.host, cst.Name(contiguous))):
-            return None
+        dense = is_argument(launch.host, contiguous) or is_dense(launch.host, cst.Name(contiguous))
+        require(dense, f"{contiguous} may have holes")
         strides = ["1" if text == f"{contiguous}.stride(1)" else text for text in strides]
-    if strides.count("1") != 1:
-        return None
+    require(strides.count("1") == 1, "not one axis of a matrix has a stride of 1")
     base = code(tensor)
     if load.offset is not None:
-        if not _is_split(launch, tensor) or load.offset not in texts:
-            return None
-        base = f"{base}[{texts[load.offset]}:]"
+        require(_is_split(launch, tensor) and load.offset in given, f"where {base} begins is not known to be aligned")
+        base = f"{base}[{given[load.offset]}:]"
     inner = strides.index("1")
     outer, last = load.axes[1 - inner], load.axes[inner]
     pair = (outer, last)
     return _Described(
         load,
         base,
-        ", ".join(texts.get(axis.size, axis.size) for axis in pair),
+        ", ".join(given.get(axis.size, axis.size) for axis in pair),
         strides[1 - inner],
-        ", ".join(texts[axis.tile] for axis in pair),
+        ", ".join(given[axis.tile] for axis in pair),
         ", ".join(axis.place for axis in pair),
         inner == 0,
         contiguous if contiguous and is_argument(launch.host, contiguous) else None,
@@ -133,24 +140,21 @@ def _is_split(launch: Launch, tensor: cst.BaseExpression) -> bool:
     return isinstance(tensor, cst.Name) and len(found) == len(assigned(launch.host, tensor.value)) == 1
 
 
-def _rewrite(file: TritonFile, launch: Launch, described: list[_Described], edits: dict[cst.CSTNode, Edit]) -> None:
-    """Add the edits of one launch and of its function."""
-    flag = fresh("DESCRIBED", file.taken)
-    aligned = [f"{one.stride} * {one.base.partition('[')[0]}.element_size() % 16 == 0" for one in described]
-    aligned += [f"{one.base.partition('[')[0]}.data_ptr() % 16 == 0" for one in described]
+def _describe(launch: Launch, described: list[_Described], change: Change) -> None:
+    flag = change.fresh("DESCRIBED")
+    tensors = [one.base.partition("[")[0] for one in described]
+    aligned = [f"{one.stride} * {x}.element_size() % 16 == 0" for one, x in zip(described, tensors, strict=True)]
+    aligned += [f"{tensor}.data_ptr() % 16 == 0" for tensor in tensors]
     text = f"{flag.lower()} = {' and '.join(dict.fromkeys(aligned))}\n"
     arguments = {}
     for one in described:
         role = one.load.pointer.removesuffix("_ptr") + ("_low" if one.load.offset else "")
-        name = fresh(f"{role}_desc", file.taken)
+        name = change.fresh(f"{role}_desc")
         made = f"TensorDescriptor({one.base}, [{one.shape}], [{one.stride}, 1], [{one.block}])"
         text += f"{name} = {made} if {flag.lower()} else None\n"
         arguments[name] = name
         loaded = f"{name}.load([{one.places}])" + (".T" if one.transposed else "")
-        edits[one.load.call] = put(f"({loaded} if {flag} else {code(one.load.call)})")
-    edits[launch.function.node] = both(with_parameters(list(arguments), constexpr=False), with_parameters([flag]))
-    edits[launch.node] = with_arguments({**arguments, flag: flag.lower()})
-    edits[launch.statement] = before("# Descriptors need rows of a multiple of 16 bytes.\n" + text)
-    names = dict.fromkeys(one.contiguous for one in described if one.contiguous)
-    if names:
-        edits[launch.host.body.body[0]] = before("".join(f"{name} = {name}.contiguous()\n" for name in names))
+        change.put(one.load.call, f"({loaded} if {flag} else {code(one.load.call)})")
+    change.add_parameters(launch.function.node, arguments, [flag])
+    change.add_arguments(launch.node, {**arguments, flag: flag.lower()})
+    change.before(launch.statement, "# Descriptors need rows of a multiple of 16 bytes.\n" + text)

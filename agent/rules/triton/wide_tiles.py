@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from ....core import Parameter, PythonKernel, Value
+from ....core import Parameter, Value
 from ....core.expressions import Expression
 from ....core.space_inference import parameter_values
+from ...analysis.applicability import require
+from ...analysis.change import Change, Rewritten
 from ...analysis.edit import with_declared
-from ...analysis.triton.kernel import TritonFile
-from ...analysis.triton.tiles import Tile
-from ..rule import Machine, Rewritten, with_source
+from ...analysis.triton import SHARED_KIB, Tile, TritonKernel
+from ..rule import rule
 
-SHARED_KIB = 227
-"""Of a block, on sm_90."""
 LEAST = 16
 """Of a tile's side: `tl.dot` takes no smaller ones."""
 SIDES = (64, 128, 256)
@@ -25,58 +23,59 @@ START = (128, 128, 32, 8, 3)
 """Where a search of products on tensor cores begins."""
 
 
-@dataclass(frozen=True)
-class WideTiles:
+@rule(
+    "wide-tiles",
+    category="compute",
+    work="products",
+    why="a larger tile computes more per byte that it loads, and tensor cores need 64 rows and deep pipelines",
+    reads=TritonKernel.read,
+)
+def wide_tiles(kernel: TritonKernel, change: Change) -> Rewritten:
     """Extend the declared values of a product's tile, warps and stages up to what sm_90 holds.
 
     Only values are added: none that the file declares goes. A constraint that only limits accumulators per thread gives
     way to the model's limit (128 on tensor cores, 64 on the vector units); all others stay, and one on shared memory
     is added where the file has none. Needs a launch whose tile, warps and stages are five constants of the file.
     """
+    tiles, source = _tiles(kernel, change), change.kernel
+    values: dict[str, Sequence[Value]] = dict(parameter_values(source))
+    constraints = list(source.declared_constraints)
+    own: dict[str, Parameter] = {}
+    start: dict[str, Value] = {}
+    for tile in tiles:
+        for name, more in zip(tile.names, (SIDES, SIDES, STEPS, WARPS, STAGES), strict=True):
+            # What a file declares stays; what only the constants' names suggest has to compile.
+            least = LEAST if name in tile.names[:3] and name not in source.declared_values else 1
+            numbers = [one for one in values.get(name, ()) if isinstance(one, int) and one >= least]
+            values[name] = sorted({*numbers, int(source.config[name]), *more})
+        limit = tile.accumulator_limit(source.config)
+        replaced = [limit if tile.limits_accumulators(one) else one for one in constraints]
+        constraints = list(dict.fromkeys([*replaced, *([] if limit in replaced else [limit])]))
+        if not any(Expression(one).names == {tile.m, tile.n, tile.k, tile.stages} for one in constraints):
+            constraints.append(tile.shared_limit(SHARED_KIB))
+        if not tile.precise and (tile.choice is None or source.config[tile.choice] != "ieee"):
+            start |= dict(zip(tile.names, START, strict=True))
+        if tile.choice:
+            values.setdefault(tile.choice, [source.config[tile.choice]])
+        # Products of one file share the parameter of their precision.
+        own |= {one: Parameter(one, values[one]) for one in (*tile.names, tile.choice) if one}
+    is_wider = values != source.declared_values or constraints != list(source.declared_constraints)
+    require(is_wider, "the declared space is as wide already")
+    over = [one for one in constraints if Expression(one).names <= own.keys()]
+    if not all(Expression(one)({**source.config, **start}) for one in over):
+        start = {}
+    change.constraints += over
+    change.parameters += [
+        Parameter(name, one.values, start.get(name, source.config[name])) for name, one in own.items()
+    ]
+    change.bind(start)
+    did = f"widened the search to tiles of {max(SIDES)} with {max(WARPS)} warps and {max(STAGES)} stages"
+    return change.finished(with_declared(kernel.module, values, constraints), did)
 
-    name = "wide-tiles"
-    category = "compute"
-    work = "products"
-    why = "a larger tile computes more per byte that it loads, and tensor cores need 64 rows and deep pipelines"
 
-    def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
-        """Return the kernel with a wider space, or None where there is no tile or it is as wide already."""
-        file = TritonFile.read(kernel)
-        tiles = [tile for one in file.launched_once() if (tile := Tile.of(one, kernel))] if file else []
-        if file is None or not tiles or len({name for tile in tiles for name in tile.names}) < 5 * len(tiles):
-            return None
-        values: dict[str, Sequence[Value]] = dict(parameter_values(kernel))
-        constraints = list(kernel.declared_constraints)
-        own: dict[str, Parameter] = {}
-        start: dict[str, Value] = {}
-        for tile in tiles:
-            for name, more in zip(tile.names, (SIDES, SIDES, STEPS, WARPS, STAGES), strict=True):
-                # What a file declares stays; what only the constants' names suggest has to compile.
-                least = LEAST if name in tile.names[:3] and name not in kernel.declared_values else 1
-                numbers = [one for one in values.get(name, ()) if isinstance(one, int) and one >= least]
-                present = int(kernel.config[name])
-                values[name] = sorted({*numbers, present, *more})
-            limit = tile.accumulator_limit(kernel.config)
-            replaced = [limit if tile.limits_accumulators(one) else one for one in constraints]
-            constraints = list(dict.fromkeys([*replaced, *([] if limit in replaced else [limit])]))
-            if not any(Expression(one).names == {tile.m, tile.n, tile.k, tile.stages} for one in constraints):
-                constraints.append(tile.shared_limit(SHARED_KIB))
-            if not tile.precise and (tile.choice is None or kernel.config[tile.choice] != "ieee"):
-                start |= dict(zip(tile.names, START, strict=True))
-            if tile.choice:
-                values.setdefault(tile.choice, [kernel.config[tile.choice]])
-            # Products of one file share the parameter of their precision.
-            own |= {one: Parameter(one, values[one]) for one in (*tile.names, tile.choice) if one}
-        if values == kernel.declared_values and constraints == list(kernel.declared_constraints):
-            return None
-        over = tuple(one for one in constraints if Expression(one).names <= own.keys())
-        if not all(Expression(one)({**kernel.config, **start}) for one in over):
-            start = {}
-        parameters = [Parameter(name, one.values, start.get(name, kernel.config[name])) for name, one in own.items()]
-        wider = with_source(kernel, with_declared(file.module, values, constraints))
-        return Rewritten(
-            wider.bind(start),
-            f"widened the search to tiles of {max(SIDES)} with {max(WARPS)} warps and {max(STAGES)} stages",
-            tuple(parameters),
-            over,
-        )
+def _tiles(kernel: TritonKernel, change: Change) -> list[Tile]:
+    """Return the tiles of all products. Raises NotApplicable where there is none, or two share a constant."""
+    tiles: list[Tile] = []
+    change.each(kernel.launched_once(), lambda launch, _: tiles.append(Tile.of(launch, change.kernel)))
+    require(len({name for tile in tiles for name in tile.names}) == 5 * len(tiles), "two products share a constant")
+    return tiles

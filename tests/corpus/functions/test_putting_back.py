@@ -16,6 +16,7 @@ from kernelwright.core import Config, KernelError, PythonKernel
 from kernelwright.corpus.functions.putting_back import put_back
 from kernelwright.corpus.functions.translation import UserFunction, translate
 
+from ...agent.rule_cases import attempted
 from ...core.test_workload_rows import merged, timed
 from ...user_packages import LINEAR, RMS_NORM, SCALED_MM, SWIGLU, TRITON, UserPackage, apply, run_tests
 
@@ -92,7 +93,7 @@ def test_what_rules_write_comes_back_with_its_helpers(tmp_path: Path) -> None:
     function = LINEAR.translated(folder)
     written = {}
     for rule in RULES:
-        rewritten = rule.apply(function.kernel, Machine(cores=2))
+        rewritten = attempted(rule, function.kernel, Machine(cores=2))
         if rewritten is not None:
             files = write_patch(tmp_path / "out.diff", function, formatted(rewritten.kernel), [])
             written[rule.name] = files[function.target.path]

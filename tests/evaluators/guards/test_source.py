@@ -21,6 +21,7 @@ from kernelwright.evaluators.guards.source import find_violation, find_violation
 from kernelwright.evaluators.settings import AllowTorch
 
 from ...agent import rule_cases
+from ...agent.rule_cases import attempted
 from ...conftest import SCALE_KERNEL
 from ...prompts.test_guides import GUIDES, imports, snippets
 from ..test_cuda import KERNEL as CUDA_KERNEL
@@ -95,7 +96,7 @@ def test_what_rules_and_tests_write_breaks_no_rule() -> None:
         nothing_in(case.kernel)
     for case in (rule_cases.ROW_SUM, rule_cases.PRODUCT, rule_cases.TWO_PASSES):
         for rule in REWRITES:
-            rewritten = rule.apply(case.kernel, Machine(cores=2))
+            rewritten = attempted(rule, case.kernel, Machine(cores=2))
             if rewritten is not None:
                 written += 1
                 nothing_in(rewritten.kernel)
