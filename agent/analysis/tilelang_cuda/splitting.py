@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ....core import Parameter
-from .limits import POLICIES, SHARED_BYTES
 
+SHARED_BYTES = 227 * 1024
+"""Of one block, on sm_90."""
+POLICIES = ("Square", "FullRow", "FullCol")
+"""How the warps share a product's tile (`T.GemmWarpPolicy`)."""
 CONSTANTS = {"PARTS", "POLICY", "PROMOTE"}
 SPLITTER = "build_split"
 """The function of a file that splits a matrix."""

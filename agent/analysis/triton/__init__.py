@@ -7,7 +7,7 @@
 docs/rules.md lists all questions, with the module that answers each.
 """
 
-from .affine import Affine
+from .affine import COLUMNS, ROWS, Affine, Stride, size_of, strides_added, strides_of
 from .blocks import axes_of, has_products, searched_axes
 from .bounds import Bound, bounds_of, only_masks
 from .chained_products import Chain, chain_of
@@ -20,8 +20,6 @@ from .function import RANGE, Function, argument, further_arguments
 from .integers import is_integer
 from .kernel import Launch, TritonKernel
 from .launching import choice, regridded, relaunched, texts, uses_only_here
-from .leftovers import without_unused
-from .linear import COLUMNS, ROWS, Stride, size_of, strides_added, strides_of
 from .matrices import MatrixLoad, matrix_load
 from .neighbours import Neighbours, neighbours_of
 from .passes import Passes, body_of, passes_of, variable
@@ -34,85 +32,3 @@ from .tile_stores import TileStore, tile_store
 from .tiles import SHARED_KIB, Tile, sides_of, warps_for_two
 from .values import Values, assigned_in
 from .whole_rows import unmasked_where_whole
-
-# fmt: off
-__all__ = [
-    "COLUMNS",
-    "GROUPED",
-    "OTHER_FLOATS",
-    "PRECISIONS",
-    "PROGRAM",
-    "RANGE",
-    "ROWS",
-    "SHARED_KIB",
-    "SPLIT_DOT",
-    "SPLIT_HALVES",
-    "SQUARES",
-    "SUM",
-    "Affine",
-    "Bound",
-    "Chain",
-    "ChannelLoad",
-    "Convolution",
-    "Dot",
-    "Elementwise",
-    "Function",
-    "Launch",
-    "MatrixLoad",
-    "Neighbours",
-    "Passes",
-    "RowStatistics",
-    "Stride",
-    "SumLoop",
-    "Tile",
-    "TileStore",
-    "TritonKernel",
-    "Values",
-    "argument",
-    "assigned",
-    "assigned_in",
-    "assigned_names",
-    "assumption",
-    "axes_of",
-    "body_of",
-    "bounds_of",
-    "chain_of",
-    "channel_load",
-    "choice",
-    "convolution_of",
-    "dots_of",
-    "elementwise_of",
-    "further_arguments",
-    "has_products",
-    "is_argument",
-    "is_dense",
-    "is_integer",
-    "is_of_module",
-    "knows_program_zero_alone",
-    "matrix_load",
-    "multiprocessors_of",
-    "neighbours_of",
-    "of_program",
-    "only_masks",
-    "operand_load",
-    "passes_of",
-    "read_first",
-    "regridded",
-    "relaunched",
-    "row_statistics",
-    "searched_axes",
-    "sides_of",
-    "size_of",
-    "strides_added",
-    "strides_of",
-    "sum_loop",
-    "tensor_of",
-    "texts",
-    "tile_store",
-    "unmasked_where_whole",
-    "uses_only_here",
-    "variable",
-    "warps_for_two",
-    "without_unused",
-]
-# fmt: on

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 from dataclasses import dataclass
 
 import libcst as cst
 import libcst.matchers as m
 
-from ....core.syntax_tree import expression_tree
 from ..search import contains, find_all
 from ..source import assignment, code, names
+from ..template import canonical
 from .dots import Dot, dots_of, operand_load
 from .function import RANGE, Function, argument, further_arguments
 from .sum_loop import assigned_names, read_first
@@ -98,7 +97,7 @@ def _parts(function: Function, loop: cst.For, high: cst.BaseExpression, low: cst
 
 def _same(one: cst.BaseExpression, other: cst.BaseExpression) -> bool:
     """Return whether two expressions are the same, whatever brackets and lines they have."""
-    return ast.dump(expression_tree(code(one))) == ast.dump(expression_tree(code(other)))
+    return canonical(code(one)) == canonical(code(other))
 
 
 def _advances(function: Function, loop: cst.For, accumulator: str) -> dict[str, cst.AugAssign] | None:

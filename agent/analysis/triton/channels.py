@@ -10,10 +10,10 @@ import libcst.matchers as m
 
 from ..search import contains, find_all
 from ..source import code
+from .affine import COLUMNS, ROWS, Stride, size_of, strides_added, strides_of
 from .dots import dots_of, operand_load
 from .function import Function, argument
 from .kernel import Launch
-from .linear import COLUMNS, ROWS, Stride, size_of, strides_added, strides_of
 from .tensors import is_dense, is_of_module
 
 _ONE = Stride(1, ())

@@ -131,9 +131,7 @@ def _is_masked(values: Values, call: cst.Call, start: int, moving: set[int], ext
     if mask is None:
         return False
     for part in values.parts(values.of(mask)):
-        kind, *rest = values.key(part)
-        if kind == "Compare" and rest[1:] == [("Lt()",), (extent,)]:
-            assert isinstance(rest[0], int)
-            if start in values.parts(rest[0]):
+        match values.key(part):
+            case ("<", int(left), right) if right == extent and start in values.parts(left):
                 return True
     return False

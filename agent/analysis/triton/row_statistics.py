@@ -10,11 +10,10 @@ import libcst.matchers as m
 
 from ..search import contains, find_all
 from ..source import code, names
-from .affine import Affine
+from .affine import Affine, Stride
 from .function import Function, argument
 from .kernel import Launch
 from .launching import texts
-from .linear import Stride
 from .passes import body_of, passes_of, variable
 from .row_values import SQUARES, SUM, Row, RowValues
 from .tile_stores import offset_of

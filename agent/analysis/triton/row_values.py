@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .affine import Affine, Index
-from .linear import Stride
+from .affine import Affine, Index, Stride
 from .values import Part, Values
 
 SUM, SQUARES = "sum", "squares"
@@ -109,11 +108,10 @@ class RowValues:
         return strides is not None and dict(strides) == {**row.start, **dict.fromkeys(row.run, ONE)}
 
     def _is_mean(self, number: int, row: Row) -> bool:
-        key = self.values.key(self.affine.plain(number))
-        if key[0] != "BinOp" or "Div()" not in key:
-            return False
-        above, below = (one for one in key[1:] if isinstance(one, Part))
-        return self.affine.plain(above) in self.sums and self._size(below) == row.length
+        match self.values.key(self.affine.plain(number)):
+            case ("/", int(above), int(below)):
+                return self.affine.plain(above) in self.sums and self._size(below) == row.length
+        return False
 
     def _size(self, number: int) -> Stride | None:
         """Return a size, through `tl.full(shape, size, type)` and as a float too."""

@@ -9,10 +9,9 @@ import libcst.matchers as m
 
 from ..search import find_all
 from ..source import code, expression
-from .affine import Affine, Index
+from .affine import Affine, Index, Stride
 from .function import Function, argument
 from .kernel import Launch
-from .linear import Stride
 from .passes import body_of
 from .values import Values
 

@@ -15,7 +15,8 @@ from ..source import code, names, operand
 Key = tuple[object, ...]
 _LOAD = {"mask", "other", "cache_modifier", "eviction_policy"}
 _WRITES = m.Call(func=m.Attribute(attr=m.Name(value=m.MatchRegex("store|atomic_.*|debug_barrier"))))
-_COMMUTE = {ast.Add: "+", ast.Mult: "*", ast.BitAnd: "&"}
+_COMMUTE: Mapping[type[ast.operator], str] = {ast.Add: "+", ast.Mult: "*", ast.BitAnd: "&"}
+_ORDERED: Mapping[type[ast.operator], str] = {ast.FloorDiv: "//", ast.Sub: "-", ast.Mod: "%", ast.Div: "/"}
 
 
 class Values:
@@ -61,7 +62,7 @@ class Values:
         return self._intern(("unknown", what, len(self._keys)))
 
     def key(self, number: int) -> Key:
-        """Return how a value is made: its kind, then texts and the numbers of its parts."""
+        """Return how a value is made: its kind ('+', '<', 'load', ...), then texts and the numbers of its parts."""
         return self._keys[number]
 
     def parts(self, number: int, into_remainders: bool = True) -> Iterator[int]:
@@ -72,7 +73,7 @@ class Values:
             if one not in seen:
                 seen.add(one)
                 yield one
-                if not into_remainders and self._keys[one][0] == "BinOp" and "Mod()" in self._keys[one]:
+                if not into_remainders and self._keys[one][0] == "%":
                     continue
                 waiting += [part for part in _flat(self._keys[one][1:]) if isinstance(part, Part)]
 
@@ -124,9 +125,10 @@ class Values:
             return self._of(node.value)
         if isinstance(node, ast.BinOp) and type(node.op) in _COMMUTE:
             return self._combine(_COMMUTE[type(node.op)], [self._of(node.left), self._of(node.right)])
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv | ast.Sub):
-            sign = "//" if isinstance(node.op, ast.FloorDiv) else "-"
-            return self._intern((sign, self._of(node.left), self._of(node.right)))
+        if isinstance(node, ast.BinOp) and type(node.op) in _ORDERED:
+            return self._intern((_ORDERED[type(node.op)], self._of(node.left), self._of(node.right)))
+        if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.Lt):
+            return self._intern(("<", self._of(node.left), self._of(node.comparators[0])))
         if isinstance(node, ast.Call) and (load := self._load(node)) is not None:
             return load
         return self._intern((type(node).__name__, *(self._field(value) for _, value in ast.iter_fields(node))))

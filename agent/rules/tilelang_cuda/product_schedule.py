@@ -11,8 +11,8 @@ from ...analysis.change import Change, Rewritten
 from ...analysis.edit import appended, keyword_argument
 from ...analysis.search import find_all
 from ...analysis.tilelang import cuda_tilelang, is_prim_func
-from ...analysis.tilelang_cuda.limits import POLICIES
 from ...analysis.tilelang_cuda.space import redeclared
+from ...analysis.tilelang_cuda.splitting import POLICIES
 from ..rule import rule
 
 _GEMM = m.Call(func=m.Attribute(m.Name("T"), m.Name("gemm")))

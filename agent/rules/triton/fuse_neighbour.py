@@ -7,6 +7,7 @@ import libcst.matchers as m
 
 from ...analysis.applicability import need, require
 from ...analysis.change import Change, Rewritten
+from ...analysis.edit import without_unused
 from ...analysis.search import find_all
 from ...analysis.source import code, fresh, names, statements
 from ...analysis.triton import (
@@ -21,7 +22,6 @@ from ...analysis.triton import (
     neighbours_of,
     relaunched,
     texts,
-    without_unused,
 )
 from ..rule import rule
 
