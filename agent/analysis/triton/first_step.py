@@ -6,12 +6,12 @@ import libcst as cst
 import libcst.matchers as m
 
 from ..search import find_all
-from ..source import code
+from ..source import code, expression
+from ..template import match
 from .function import RANGE
 from .kernel import Launch
 from .tensors import assigned
 
-_CDIV = m.Call(func=m.Attribute(m.Name("tl"), m.Name("cdiv")), args=[m.Arg(m.Name()), m.Arg(m.Name() | m.Integer())])
 _SHAPE = m.Attribute(attr=m.Name("shape"))
 
 
@@ -33,13 +33,14 @@ def assumption(launch: Launch, loop: cst.For) -> str | None:
         return None
     if isinstance(stop, cst.Name):
         return f"tl.assume({stop.value} > 0)\n" if _is_size(launch, stop) else None
-    if not m.matches(stop, _CDIV):
+    found = match("tl.cdiv(q_size, q_tile)", stop)
+    if found is None:
         return None
-    size, tile = (arg.value for arg in cst.ensure_type(stop, cst.Call).args)
-    if not _is_size(launch, size) or not _is_positive(launch, tile):
+    size, tile = found["size"], found["tile"]
+    if not _is_size(launch, expression(size)) or not _is_positive(launch, expression(tile)):
         return None
     # LLVM finds the number of steps above zero where the size and a tile together do not wrap around.
-    return f"tl.assume({code(size)} + {code(tile)} > {code(tile)})\n"
+    return f"tl.assume({size} + {tile} > {tile})\n"
 
 
 def _is_positive(launch: Launch, step: cst.BaseExpression | None) -> bool:

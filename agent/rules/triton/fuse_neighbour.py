@@ -10,6 +10,7 @@ from ...analysis.change import Change, Rewritten
 from ...analysis.edit import without_unused
 from ...analysis.search import find_all
 from ...analysis.source import code, fresh, names, statements
+from ...analysis.template import match
 from ...analysis.triton import (
     Elementwise,
     Function,
@@ -24,8 +25,6 @@ from ...analysis.triton import (
     texts,
 )
 from ..rule import rule
-
-_CDIV = m.Call(func=m.Attribute(m.Name("triton"), m.Name("cdiv")), args=[m.Arg(m.Integer()), m.Arg()])
 
 
 @rule(
@@ -105,10 +104,9 @@ def _only_store(function: Function, parameter: str) -> cst.Call:
 def _covers(pair: Neighbours, second: Elementwise) -> bool:
     """Return whether the second's grid has one element for each of the buffer's."""
     grid, block = pair.consumer.grid, pair.consumer.arguments.get(second.block)
-    if grid is None or len(grid) != 1 or block is None or not m.matches(grid[0], _CDIV):
+    if grid is None or len(grid) != 1 or block is None:
         return False
-    size, step = (arg.value for arg in cst.ensure_type(grid[0], cst.Call).args)
-    return cst.ensure_type(size, cst.Integer).evaluated_value == pair.numel and code(step) == code(block)
+    return match(f"triton.cdiv({pair.numel}, q_step)", grid[0], {"step": code(block)}) is not None
 
 
 def _offset(pointer: cst.BaseExpression | None, base: str) -> str | None:

@@ -5,18 +5,17 @@ from __future__ import annotations
 import re
 
 import libcst as cst
-import libcst.matchers as m
 
 from ....core import Parameter
 from ...analysis.applicability import require
 from ...analysis.change import Change, Rewritten
 from ...analysis.source import code
+from ...analysis.template import match
 from ...analysis.triton import GROUPED, Launch, TritonKernel, dots_of
 from ..rule import rule
 
 GROUPS = (1, 2, 4, 8, 16)
 START = 8
-_CDIV = m.Call(func=m.Attribute(m.Name("triton"), m.Name("cdiv")))
 _GROUP = re.compile(r"GROUP(_SIZE)?_?M?")
 
 
@@ -65,7 +64,11 @@ def _literal_group(launch: Launch) -> cst.Integer | None:
 def _is_ungrouped(launch: Launch) -> bool:
     """Return whether the launch has two axes of tiles, each of which the function takes as it is."""
     axes = [axis for axis in launch.grid or () if code(axis) != "1"]
-    if len(axes) != 2 or list(axes) != list(launch.grid or ())[:2] or not all(m.matches(one, _CDIV) for one in axes):
+    if (
+        len(axes) != 2
+        or list(axes) != list(launch.grid or ())[:2]
+        or not all(match("triton.cdiv(q_size, q_tile)", one) for one in axes)
+    ):
         return False
     text = code(launch.function.node)
     numbers = [code(call.args[0].value) for call in launch.function.calls("program_id") if len(call.args) == 1]

@@ -8,12 +8,12 @@ import libcst.matchers as m
 from ...analysis.applicability import need, require
 from ...analysis.change import Change, Rewritten
 from ...analysis.search import find_all
-from ...analysis.source import code, operand, statements, substitute, target_of
+from ...analysis.source import code, expression, operand, statements, substitute, target_of
+from ...analysis.template import match
 from ...analysis.triton import Function, Launch, TritonKernel, dots_of
 from ..rule import rule
 
 _LOOP = "tile_pid"
-_EMPTY = m.If(test=m.Comparison(left=m.BinaryOperation(left=m.Name(), operator=m.Multiply(), right=m.Name())))
 
 
 @rule(
@@ -52,12 +52,9 @@ def _require_fitting(launch: Launch) -> None:
 
 def _is_guard(function: Function, statement: cst.CSTNode) -> bool:
     """Return whether a statement is `if M * N == 0: return` with sizes that are not zero."""
-    if not isinstance(statement, cst.If) or not m.matches(statement, _EMPTY):
-        return False
-    product = cst.ensure_type(cst.ensure_type(statement.test, cst.Comparison).left, cst.BinaryOperation)
-    sizes = [function.literal(one) or "" for one in (product.left, product.right)]
-    nothing = code(statement.test).endswith("== 0") and statement.orelse is None
-    return nothing and all(one.isdigit() and one != "0" for one in sizes)
+    found = match("if q_one * q_other == 0:\n    return", statement) if isinstance(statement, cst.If) else None
+    sizes = [function.literal(expression(one)) or "" for one in (found or {}).values()]
+    return found is not None and all(one.isdigit() and one != "0" for one in sizes)
 
 
 def _make_persistent(launch: Launch, change: Change, programs: str, flatten: str) -> None:

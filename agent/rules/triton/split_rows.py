@@ -13,6 +13,7 @@ from ...analysis.change import Change, Rewritten
 from ...analysis.edit import both, with_parameters
 from ...analysis.search import find_all
 from ...analysis.source import code, expression, names, replace_expression, statements
+from ...analysis.template import match
 from ...analysis.triton import (
     Launch,
     TritonKernel,
@@ -135,9 +136,9 @@ def _accumulator(before: Sequence[cst.BaseStatement], inside: Sequence[cst.BaseS
     starts = [one for one in before if added & assigned_in(one)]
     require(len(added) == len(starts) == 1, "a pass does not sum into one accumulator")
     (name,) = added
-    line = code(cst.ensure_type(starts[0], cst.SimpleStatementLine).with_changes(leading_lines=[])).strip()
-    zeros = {f"{name} = tl.zeros({shape}, dtype=tl.float32)" for shape in (f"({block},)", f"[{block}]")}
-    require(line in zeros, "an accumulator does not start as zeros of the block's size")
+    zeros = (f"{name} = tl.zeros({shape}, dtype=tl.float32)" for shape in (f"({block},)", f"[{block}]"))
+    is_zero = any(match(one, starts[0]) is not None for one in zeros)
+    require(is_zero, "an accumulator does not start as zeros of the block's size")
     return name
 
 
