@@ -129,7 +129,10 @@ class Change:
 
     def put(self, node: cst.CSTNode, new: str | cst.CSTNode) -> None:
         """Put another expression in the place of one."""
-        self.edit(node, put(new) if isinstance(new, str) else lambda _: new)
+        if isinstance(new, str):
+            self.edit(node, put(new))
+        else:
+            self.edit(node, lambda _: new)
 
     def put_statements(self, node: cst.CSTNode, text: str) -> None:
         """Put statements in the place of one; comments before it stay."""

@@ -16,7 +16,7 @@ from .convolution_template import Convolution, convolution_of
 from .dots import OTHER_FLOATS, PRECISIONS, SPLIT_DOT, Dot, dots_of, operand_load
 from .elementwise import Elementwise, elementwise_of
 from .first_step import assumption
-from .function import RANGE, Function, argument, further_arguments
+from .function import RANGE, Function, argument, calls_in, further_arguments
 from .integers import is_integer
 from .kernel import Launch, TritonKernel
 from .launching import choice, regridded, relaunched, texts, uses_only_here

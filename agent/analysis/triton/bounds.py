@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import libcst as cst
 import libcst.matchers as m
 
-from ..search import contains, find_all
+from ..search import find_all
 from ..source import code
-from .function import Function, argument
+from .function import Function, argument, joined_parts
 from .kernel import Launch
 from .programs import GROUPED
 
@@ -148,19 +148,14 @@ def only_masks(function: Function, node: cst.Comparison) -> bool:
         argument(call, "mask", 2) for call in function.stores
     ]
     whole = [mask for mask in masks if mask is not None]
-    if any(contains(mask, node) and _joined(mask, node) for mask in whole):
+    if any(_joins(mask, node) for mask in whole):
         return True
-    names = [name for name, values in function.assignments.items() if any(_joined(value, node) for value in values)]
+    names = [name for name, values in function.assignments.items() if any(_joins(value, node) for value in values)]
     if len(names) != 1 or function.value_of(names[0]) is None:
         return False
     uses = function.uses(names[0])
-    return len(uses) - 1 == sum(_joined(mask, one) for mask in whole for one in uses)
+    return len(uses) - 1 == sum(_joins(mask, one) for mask in whole for one in uses)
 
 
-def _joined(whole: cst.BaseExpression, part: cst.CSTNode) -> bool:
-    """Return whether a part is one of those that `&` joins to the whole."""
-    if whole is part:
-        return True
-    if isinstance(whole, cst.BinaryOperation) and isinstance(whole.operator, cst.BitAnd):
-        return _joined(whole.left, part) or _joined(whole.right, part)
-    return False
+def _joins(mask: cst.BaseExpression, part: cst.CSTNode) -> bool:
+    return any(one is part for one in joined_parts(mask))

@@ -12,7 +12,7 @@ from ..search import contains, find_all
 from ..source import code
 from .affine import COLUMNS, ROWS, Stride, size_of, strides_added, strides_of
 from .dots import dots_of, operand_load
-from .function import Function, argument
+from .function import Function, argument, joined_parts
 from .kernel import Launch
 from .tensors import is_dense, is_of_module
 
@@ -120,28 +120,20 @@ def _conditions(function: Function, mask: cst.BaseExpression) -> Iterator[cst.Ba
     """Yield what a mask joins with `&`, through names that are only narrowed: `hit = a & b`, `hit = hit & c`."""
     if isinstance(mask, cst.Subscript):
         yield from _conditions(function, mask.value)
-    elif isinstance(mask, cst.BinaryOperation) and isinstance(mask.operator, cst.BitAnd):
-        yield from _conditions(function, mask.left)
-        yield from _conditions(function, mask.right)
+    elif len(parts := list(joined_parts(mask))) > 1:
+        for part in parts:
+            yield from _conditions(function, part)
     elif isinstance(mask, cst.Name) and mask.value in function.assignments:
         for number, value in enumerate(function.assignments[mask.value]):
-            narrows = [one for one in _joined(value) if isinstance(one, cst.Name) and one.value == mask.value]
+            narrows = [one for one in joined_parts(value) if isinstance(one, cst.Name) and one.value == mask.value]
             if bool(narrows) != bool(number) or not _side_by_side(function, mask.value):
                 return
         for value in function.assignments[mask.value]:
-            for part in _joined(value):
+            for part in joined_parts(value):
                 if not (isinstance(part, cst.Name) and part.value == mask.value):
                     yield from _conditions(function, part)
     else:
         yield mask
-
-
-def _joined(value: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
-    if isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.BitAnd):
-        yield from _joined(value.left)
-        yield from _joined(value.right)
-    else:
-        yield value
 
 
 def _side_by_side(function: Function, name: str) -> bool:

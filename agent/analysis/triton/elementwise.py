@@ -10,13 +10,12 @@ import libcst.matchers as m
 
 from ..search import find_all
 from ..source import code, expression, names, substitute, target_of
-from .function import Function, argument
+from .function import Function, argument, calls_in
 from .passes import body_of
 from .values import Values
 
 _ASSIGN = m.Assign(targets=[m.AssignTarget(m.Name())]) | m.AnnAssign(target=m.Name())
 _LINE = m.SimpleStatementLine([_ASSIGN | m.Expr()])
-_ACCESS = m.Call(func=m.Attribute(m.Name("tl"), m.Name("load") | m.Name("store")))
 _INDEX, _VALUE, _MASK = "_index_", "_value_", "_mask_"
 
 
@@ -47,7 +46,7 @@ class Elementwise:
         for statement in body_of(self.function.node):
             is_first = self.index not in values.names
             new: cst.CSTNode = statement
-            for call in _accesses(statement):
+            for call in calls_in(statement, "load", "store"):
                 pointer = argument(call, "pointer", 0)
                 if call is self.loaded:
                     new = _exchanged(new, call, cst.Name(_VALUE))
@@ -85,7 +84,7 @@ def _elementwise(function: Function, parameter: str, block: str) -> Elementwise 
     for statement in body_of(function.node):
         if not m.matches(statement, _LINE):
             return None
-        for call in _accesses(statement):
+        for call in calls_in(statement, "load", "store"):
             pointer = argument(call, "pointer", 0)
             address = values.address(pointer, function.parameters) if pointer is not None else None
             if address is None or (address[0] == parameter and address[1] != number):
@@ -106,10 +105,6 @@ def _elementwise(function: Function, parameter: str, block: str) -> Elementwise 
 
 def _index(values: Values, block: str) -> int:
     return values.of(f"tl.program_id(0) * {block} + tl.arange(0, {block})")
-
-
-def _accesses(statement: cst.BaseStatement) -> list[cst.Call]:
-    return [cst.ensure_type(one, cst.Call) for one in find_all(statement, _ACCESS)]
 
 
 def _is_store(call: cst.Call) -> bool:

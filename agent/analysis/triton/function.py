@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -41,8 +41,7 @@ class Function:
 
     def calls(self, *functions: str) -> list[cst.Call]:
         """Return the calls of these functions of `tl`, in the order of the text."""
-        function = m.Attribute(m.Name("tl"), m.OneOf(*(m.Name(one) for one in functions)))
-        return [cst.ensure_type(one, cst.Call) for one in find_all(self.node, m.Call(func=function))]
+        return calls_in(self.node, *functions)
 
     @cached_property
     def loads(self) -> Sequence[cst.Call]:
@@ -176,6 +175,21 @@ def _adds_to(value: cst.BaseExpression, name: str) -> bool:
     if not isinstance(value, cst.BinaryOperation) or not isinstance(value.operator, cst.Add):
         return False
     return _adds_to(value.left, name) or (isinstance(value.left, cst.Name) and value.left.value == name)
+
+
+def calls_in(node: cst.CSTNode, *functions: str) -> list[cst.Call]:
+    """Return the calls of these functions of `tl` inside of a node, in the order of the text."""
+    function = m.Attribute(m.Name("tl"), m.OneOf(*(m.Name(one) for one in functions)))
+    return [cst.ensure_type(one, cst.Call) for one in find_all(node, m.Call(func=function))]
+
+
+def joined_parts(mask: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    """Yield the conditions that a mask joins with `&`."""
+    if isinstance(mask, cst.BinaryOperation) and isinstance(mask.operator, cst.BitAnd):
+        yield from joined_parts(mask.left)
+        yield from joined_parts(mask.right)
+    else:
+        yield mask
 
 
 def argument(call: cst.Call, keyword: str, position: int | None = None) -> cst.BaseExpression | None:

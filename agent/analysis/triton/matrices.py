@@ -11,7 +11,7 @@ import libcst.matchers as m
 from ..search import contains
 from ..source import code
 from .bounds import Bound, bound_of, terms_of
-from .function import Function, argument
+from .function import Function, argument, joined_parts
 from .kernel import Launch
 from .programs import GROUPED
 
@@ -176,13 +176,13 @@ def _bounds(function: Function, mask: cst.BaseExpression | None) -> Iterator[Bou
 
 
 def _joined(function: Function, mask: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
-    if isinstance(mask, cst.Name) and (value := function.value_of(mask.value)) is not None:
-        yield from _joined(function, value)
-    elif isinstance(mask, cst.BinaryOperation) and isinstance(mask.operator, cst.BitAnd):
-        yield from _joined(function, mask.left)
-        yield from _joined(function, mask.right)
-    else:
-        yield mask
+    """Yield what a mask joins, through names."""
+    for part in joined_parts(mask):
+        value = function.value_of(part.value) if isinstance(part, cst.Name) else None
+        if value is None:
+            yield part
+        else:
+            yield from _joined(function, value)
 
 
 def _bound(function: Function, part: cst.BaseExpression) -> Bound | None:

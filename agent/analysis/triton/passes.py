@@ -10,7 +10,7 @@ import libcst.matchers as m
 
 from ..search import find_all
 from ..source import code, statements
-from .function import RANGE, Function, argument
+from .function import RANGE, Function, argument, calls_in
 from .values import Values, assigned_in
 
 
@@ -62,7 +62,9 @@ class Passes:
                     moving.add(values.names[name])
                 values.names[variable(statement)] = start
                 for inner in body_of(statement):
-                    if not all(_is_masked(values, call, start, moving, extent) for call in _accesses(inner)):
+                    if not all(
+                        _is_masked(values, call, start, moving, extent) for call in calls_in(inner, "load", "store")
+                    ):
                         return False
                     values.run(inner)
             else:
@@ -116,11 +118,6 @@ def _step(function: Function, loop: cst.For) -> str | None:
         return None
     step = plain[2]
     return step.value if isinstance(step, cst.Name) and step.value in function.constexprs else None
-
-
-def _accesses(statement: cst.BaseStatement) -> list[cst.Call]:
-    calls = m.Call(func=m.Attribute(m.Name("tl"), m.Name("load") | m.Name("store")))
-    return [cst.ensure_type(one, cst.Call) for one in find_all(statement, calls)]
 
 
 def _is_masked(values: Values, call: cst.Call, start: int, moving: set[int], extent: int) -> bool:

@@ -8,15 +8,12 @@ import libcst as cst
 import libcst.matchers as m
 
 from ..change import Change
-from ..search import find_all
 from ..source import expression, names
 from .kernel import Launch, TritonKernel
 
 S = TypeVar("S", bound=cst.CSTNode)
 _TL = m.Name("tl")
 PROGRAM = m.Call(func=m.Attribute(_TL, m.Name("program_id")), args=[m.Arg(m.Integer("0"))])
-_GRID = m.Call(func=m.Attribute(_TL, m.Name("program_id") | m.Name("num_programs")))
-_POINTERS = m.Call(func=m.Attribute(_TL, m.Name("load") | m.Name("store")))
 _NAME = "multiprocessors"
 GROUPED = ("pid_0_grouped", "pid_1_grouped")
 """Names of a program's numbers on both axes, in the order that the rule grouped-order writes."""
@@ -30,7 +27,7 @@ def multiprocessors(device: torch.device) -> int:
 
 def knows_program_zero_alone(launch: Launch) -> bool:
     """Return whether the grid has one axis, which the function knows by `tl.program_id(0)` alone, and uses it."""
-    calls = find_all(launch.function.node, _GRID)
+    calls = launch.function.calls("program_id", "num_programs")
     one_axis = launch.grid is not None and len(launch.grid) == 1
     return one_axis and bool(calls) and all(m.matches(one, PROGRAM) for one in calls)
 
@@ -47,7 +44,7 @@ def of_program(node: S, program: str) -> S:
 
 def tensor_of(launch: Launch) -> str | None:
     """Return the name on the host of a tensor that the function loads or stores, which is on the device."""
-    calls = [cst.ensure_type(one, cst.Call) for one in find_all(launch.function.node, _POINTERS)]
+    calls = launch.function.calls("load", "store")
     pointers = {name for call in calls for name in names(call.args[0].value)}
     for parameter, value in launch.arguments.items():
         if isinstance(value, cst.Name) and parameter in pointers:

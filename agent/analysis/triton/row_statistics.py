@@ -11,7 +11,7 @@ import libcst.matchers as m
 from ..search import contains, find_all
 from ..source import code, names
 from .affine import Affine, Stride
-from .function import Function, argument
+from .function import Function, argument, calls_in
 from .kernel import Launch
 from .launching import texts
 from .passes import body_of, passes_of, variable
@@ -19,9 +19,6 @@ from .row_values import SQUARES, SUM, Row, RowValues
 from .tile_stores import offset_of
 from .values import Values, assigned_in
 
-_TL = m.Name("tl")
-_SUM = m.Call(func=m.Attribute(_TL, m.Name("sum")))
-_LOAD = m.Call(func=m.Attribute(_TL, m.Name("load")))
 _WRITES = m.Call(func=m.Attribute(attr=m.Name(m.MatchRegex("store|atomic_.*"))))
 _ADDED = m.SimpleStatementLine([m.AugAssign(target=m.Name(), operator=m.AddAssign())])
 
@@ -60,8 +57,7 @@ def _in_one_block(launch: Launch, parameter: str) -> RowStatistics | None:
     found: RowStatistics | None = None
     row: Row | None = None
     for statement in body_of(function.node):
-        for call in () if row else find_all(statement, _LOAD):
-            call = cst.ensure_type(call, cst.Call)
+        for call in () if row else calls_in(statement, "load"):
             row = _row_of_block(rows, values.of(call))
             text = offset_of(function, call.args[0].value, parameter)
             if row is None or text is None or values.of(text) != rows.offset(values.of(call)):
@@ -69,7 +65,7 @@ def _in_one_block(launch: Launch, parameter: str) -> RowStatistics | None:
                 continue
             found = RowStatistics(row.length, row.length.on_host(texts(launch)), statement, text, 1)
         if found is not None and row is not None:
-            _add_sums(found, rows, find_all(statement, _SUM), row)
+            _add_sums(found, rows, calls_in(statement, "sum"), row)
         values.run(statement)
     return found
 
@@ -112,8 +108,7 @@ def _in_passes(launch: Launch, parameter: str) -> RowStatistics | None:
             accumulators |= {values.names[name]: kind for name, kind in kinds.items()}
             found.loops.extend([statement] if kinds else [])
             continue
-        for call in find_all(statement, _SUM) if found is not None else ():
-            call = cst.ensure_type(call, cst.Call)
+        for call in calls_in(statement, "sum") if found is not None else ():
             kind = accumulators.get(values.of(call.args[0].value))
             if found is not None and kind is not None:
                 _note(found, rows, call, kind)
@@ -148,7 +143,7 @@ def _does_nothing_else(function: Function, loop: cst.For, accumulators: set[str]
     """Return whether what a loop leaves are accumulators, which start before it and are summed after it."""
     if find_all(loop, _WRITES):
         return False
-    sums = [code(cst.ensure_type(one, cst.Call).args[0].value) for one in find_all(function.node, _SUM)]
+    sums = [code(one.args[0].value) for one in function.calls("sum")]
     for name in accumulators:
         outside = [one for one in function.uses(name) if not contains(loop, one)]
         if len(function.assignments.get(name, ())) != 1 or len(outside) != 1 + sums.count(name):
@@ -159,9 +154,8 @@ def _does_nothing_else(function: Function, loop: cst.For, accumulators: set[str]
     return not any(others & names(one) - assigned_in(one) for one in after)
 
 
-def _add_sums(found: RowStatistics, rows: RowValues, calls: Iterable[cst.CSTNode], row: Row) -> None:
-    for one in calls:
-        call = cst.ensure_type(one, cst.Call)
+def _add_sums(found: RowStatistics, rows: RowValues, calls: Iterable[cst.Call], row: Row) -> None:
+    for call in calls:
         axis = argument(call, "axis", 1)
         kind = rows.summed(rows.values.of(call.args[0].value), row)
         if kind is not None and axis is not None and code(axis) == "1":

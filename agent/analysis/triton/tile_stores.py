@@ -10,7 +10,7 @@ import libcst.matchers as m
 from ..search import find_all
 from ..source import code, expression
 from .affine import Affine, Index, Stride
-from .function import Function, argument
+from .function import Function, argument, calls_in
 from .kernel import Launch
 from .passes import body_of
 from .values import Values
@@ -54,8 +54,7 @@ def tile_store(launch: Launch, parameter: str) -> TileStore | None:
     values = Values()
     found: list[TileStore | None] = []
     for statement in body_of(function.node):
-        for call in find_all(statement, m.Call(func=m.Attribute(m.Name("tl"), m.Name("store")))):
-            call = cst.ensure_type(call, cst.Call)
+        for call in calls_in(statement, "store"):
             address = values.address(call.args[0].value, function.parameters)
             if address is None:
                 return None

@@ -42,7 +42,9 @@ def fuse_passes(module: cst.Module, change: Change) -> Rewritten:
             return updated_node
 
     def rewrite(statement: Statement, after: Sequence[Statement]) -> Sequence[Statement] | None:
-        return [cst.ensure_type(statement.visit(Fuser()), cst.BaseStatement)]
+        new = statement.visit(Fuser())
+        assert isinstance(new, cst.BaseStatement)
+        return [new]
 
     change.module = rewrite_kernels(module, rewrite)
     require(done, "no two passes over the same elements follow each other")

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import libcst as cst
-import libcst.matchers as m
 
 from ...analysis.applicability import require
 from ...analysis.change import Change, Rewritten
-from ...analysis.search import find_all
 from ...analysis.triton import (
     Function,
     Launch,
@@ -18,12 +16,12 @@ from ...analysis.triton import (
     argument,
     assigned_in,
     body_of,
+    calls_in,
     has_products,
     passes_of,
 )
 from ..rule import rule
 
-_LOAD = m.Call(func=m.Attribute(m.Name("tl"), m.Name("load")))
 _BLOCKS = cst.For | cst.If | cst.While
 
 
@@ -83,5 +81,5 @@ def _loads(values: Values, body: Iterable[cst.BaseStatement]) -> Iterator[cst.Ca
             for name in assigned_in(statement):
                 values.names[name] = values.unknown(name)
         else:
-            yield from (cst.ensure_type(call, cst.Call) for call in find_all(statement, _LOAD))
+            yield from calls_in(statement, "load")
             values.run(statement)

@@ -61,12 +61,13 @@ def _loop(chain: Chain, taken: set[str], runs: bool) -> list[cst.BaseStatement]:
     for line in chain.loop.body.body:
         if any(line is one for one in gone):
             continue
-        kept: cst.CSTNode = line
+        kept: cst.BaseStatement | cst.BaseSmallStatement = line
         for number, parts in enumerate((chain.left, chain.right)):
             if line is loads[number]:
                 shifted = f"{code(parts.pointer)} + ({part} == {number}) * {parts.distance}"
-                kept = cst.ensure_type(line.deep_replace(parts.pointer, expression(shifted)), cst.BaseStatement)
-        lines.append(cst.ensure_type(substitute(kept, moved), cst.BaseStatement))
+                kept = cst.ensure_type(line.deep_replace(parts.pointer, expression(shifted)), cst.SimpleStatementLine)
+        assert isinstance(kept, cst.BaseStatement)
+        lines.append(substitute(kept, moved))
     keywords = [arg for arg in call.args if arg.keyword is not None]
     bounds = [cst.Arg(expression("0")), cst.Arg(expression(f"3 * {steps}"))]
     loop = cst.ensure_type(statements(f"for {joined} in range(0):\n    pass\n")[0], cst.For)

@@ -9,13 +9,13 @@ import libcst.matchers as m
 
 from ...analysis.applicability import need, require
 from ...analysis.change import Change, Rewritten
-from ...analysis.search import find_all
 from ...analysis.source import code, expression, fresh, names, statements
 from ...analysis.triton import (
     Launch,
     TritonKernel,
     Values,
     axes_of,
+    calls_in,
     choice,
     passes_of,
     relaunched,
@@ -92,10 +92,10 @@ def _with_one_read(body: Sequence[cst.BaseStatement], taken: set[str]) -> list[c
     bound: dict[int, str] = {}
     for position, statement in enumerate(body):
         if isinstance(statement, cst.SimpleStatementLine):
-            for call in find_all(statement, _LOAD):
-                number = values.of(cst.ensure_type(call, cst.Call))
+            for call in calls_in(statement, "load"):
+                number = values.of(call)
                 if values.key(number)[0] == "load":
-                    found.setdefault(number, []).append((position, cst.ensure_type(call, cst.Call)))
+                    found.setdefault(number, []).append((position, call))
         values.run(statement)
         for number in found.keys() & bound.keys():
             if values.names.get(bound[number]) != number:  # the name has been given another value
@@ -128,7 +128,7 @@ def _without_repetition(body: Sequence[cst.BaseStatement]) -> list[cst.BaseState
     for statement in body:
         match statement:
             case cst.SimpleStatementLine(body=[cst.Assign(targets=[cst.AssignTarget(cst.Name(name))], value=value)]):
-                again = values.names.get(name) == values.of(value) and not find_all(statement, _LOAD)
+                again = values.names.get(name) == values.of(value) and not calls_in(statement, "load")
             case _:
                 again = False
         values.run(statement)

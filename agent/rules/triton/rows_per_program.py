@@ -17,6 +17,7 @@ from ...analysis.triton import (
     Values,
     argument,
     body_of,
+    calls_in,
     has_products,
     regridded,
     relaunched,
@@ -27,7 +28,6 @@ ELEMENTS = (1024, 2048, 4096, 8192, 16384)
 _TL = m.Name("tl")
 _REDUCTION = m.Call(func=m.Attribute(_TL, m.Name("sum") | m.Name("max") | m.Name("min")))
 _ACROSS = m.Call(args=[m.Arg(), m.Arg(keyword=m.Name("axis"), value=m.Integer("0"))])
-_ACCESS = m.Call(func=m.Attribute(_TL, m.Name("load") | m.Name("store")))
 _OTHER = m.MatchRegex(
     "num_programs|argm.*|cum.*|associative_scan|reduce|sort|reshape|view|trans|dot|atomic.*|join|flip"
 )
@@ -104,8 +104,8 @@ def _two_axes(launch: Launch, block: str, each: str, rows: str, count: str) -> E
     program = values.of("tl.program_id(0)")
     edits: dict[cst.CSTNode, Edit] = {}
     for statement in body_of(function.node):
-        for call in find_all(statement, _ACCESS):
-            pointer = argument(cst.ensure_type(call, cst.Call), "pointer", 0)
+        for call in calls_in(statement, "load", "store"):
+            pointer = argument(call, "pointer", 0)
             if pointer is not None and program in values.parts(values.of(pointer)):
                 edits[call] = lambda node: _masked(node, f"{rows} < {count}")
         values.run(statement)
