@@ -22,11 +22,11 @@ from .kernel import Launch, TritonKernel
 from .launching import choice, regridded, relaunched, texts, uses_only_here
 from .matrices import MatrixLoad, matrix_load
 from .neighbours import Neighbours, neighbours_of
+from .norms import RowStatistics, row_statistics
 from .passes import Passes, body_of, passes_of, variable
 from .programs import GROUPED, PROGRAM, knows_program_zero_alone, multiprocessors_of, of_program, tensor_of
-from .row_statistics import RowStatistics, row_statistics
 from .row_values import SQUARES, SUM
-from .sum_loop import SumLoop, assigned_names, read_first, sum_loop
+from .sums import SumLoop, assigned_names, read_first, sum_loop
 from .tensors import SPLIT_HALVES, assigned, is_argument, is_dense, is_of_module
 from .tile_stores import TileStore, tile_store
 from .tiles import SHARED_KIB, Tile, sides_of, warps_for_two

@@ -12,7 +12,7 @@ from ..source import assignment, code, names
 from ..template import canonical
 from .dots import Dot, dots_of, operand_load
 from .function import RANGE, Function, argument, further_arguments
-from .sum_loop import assigned_names, read_first
+from .sums import assigned_names, read_first
 
 
 @dataclass(frozen=True)

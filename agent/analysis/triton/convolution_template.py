@@ -15,7 +15,7 @@ from ..source import code, names
 from .dots import dots_of
 from .function import Function
 from .kernel import Launch
-from .sum_loop import assigned_names, read_first
+from .sums import assigned_names, read_first
 
 _POINTERS = ("X", "W")
 ANY = "ANY"
