@@ -64,10 +64,12 @@ def _make_persistent(launch: Launch, change: Change, programs: str, flatten: str
         axes.pop()
     counts = [change.fresh(f"tiles_{axis}") for axis in range(len(axes))]
     # With one axis too: in the interpreter the loop's variable itself would be a plain number.
-    numbers = {"tl.program_id(0)": f"{_LOOP} % {counts[0]}", "tl.program_id(1)": f"{_LOOP} // {counts[0]}"}
-    numbers |= {f"tl.num_programs({axis})": counts[axis] if axis < len(axes) else "1" for axis in (0, 1)}
-    for call in launch.function.calls("program_id", "num_programs"):
-        change.put(call, operand(numbers[code(call)]))
+    numbers = {"0": f"{_LOOP} % {counts[0]}", "1": f"{_LOOP} // {counts[0]}"}
+    for call in launch.function.calls("program_id"):
+        change.put(call, operand(numbers[code(call.args[0].value)]))
+    sizes = dict(zip("01", [*counts, "1"], strict=False))
+    for call in launch.function.calls("num_programs"):
+        change.put(call, sizes[code(call.args[0].value)])
     node = launch.function.node
     change.edit(node, lambda new: _looped(launch.function, cst.ensure_type(new, cst.FunctionDef), counts, flatten))
     change.add_parameters(node, counts, [flatten])

@@ -67,7 +67,9 @@ def split_k(kernel: TritonKernel, change: Change) -> Rewritten:
 def _uses_third_axis(launch: Launch) -> bool:
     axes = [code(axis) for axis in launch.grid or ()]
     counts = launch.function.calls("program_id", "num_programs")
-    return not axes or axes[2:] not in ([], ["1"]) or any(code(call).endswith("(2)") for call in counts)
+    return (
+        not axes or axes[2:] not in ([], ["1"]) or any(call.args and code(call.args[0].value) == "2" for call in counts)
+    )
 
 
 def _tiles(launch: Launch, config: Mapping[str, Value]) -> int | None:
