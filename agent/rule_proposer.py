@@ -112,7 +112,7 @@ class RuleProposer:
         combinations failed since the last turn. Rules for other languages are left out.
         """
         kernel, lane = context.candidate.kernel, context.lane
-        if not any(one.before.kernel.digest == kernel.digest for one in context.turns):
+        if context.variant == 0 and not any(one.before.kernel.digest == kernel.digest for one in context.turns):
             made = (self._applied([rule], kernel) for rule in self._rules)
             skipped = [one for one in made if isinstance(one, SkippedRule) and one.reason]
             lane.skipped_rules += [one for one in skipped if one not in lane.skipped_rules]
