@@ -188,8 +188,8 @@ SLOW = (
     "test_notebooks.py",
     "tuners/test_convolutions.py",
 )
-"""Folders, files and single tests that `make test` leaves to `make test-all`: interpreters over whole corpora, all cheats,
-what the documentation shows, and what starts many processes that import torch anew."""
+"""Folders, files and single tests that `make test` leaves to `make test-all`: interpreters over whole corpora, all
+cheats, what the documentation shows, and what starts many processes that import torch anew."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
