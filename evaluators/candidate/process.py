@@ -119,14 +119,14 @@ class CandidateProcess:
             raise Failure(Status.CRASHED, self.died(op, str(died))) from None
         if answer.get("ok") is True:
             try:
-                found = form.model_validate(answer)
+                broken = Response.model_validate(answer).violations
+                if not broken:
+                    return form.model_validate(answer)
             except ValidationError:
                 worker.end()
                 raise Failure(Status.CRASHED, self.died(op, "sent no proper answer")) from None
-            if found.violations:
-                worker.end()
-                raise rejected(found.violations[0])
-            return found
+            worker.end()
+            raise rejected(broken[0])
         worker.end()
         status = Status.COMPILE_ERROR if answer.get("stage") == "compile" or op == "load" else Status.RUNTIME_ERROR
         raise Failure(status, self.failed(str(answer.get("error", "the process gave no reason"))))

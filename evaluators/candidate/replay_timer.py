@@ -128,6 +128,7 @@ class ReplayTimer:
         number += self._draw() % COMPARED_ONE_IN < left
         chosen = sorted(places.pop(self._draw() % len(places)) for _ in range(number))
         if not chosen:
+            self._replayer.require_intact()
             return
         verdict = self._replayer.compare_timed(self._reference_client, self._checked.weights, seed, first, chosen)
         if verdict["status"] != Status.OK:

@@ -17,7 +17,7 @@ from ...core.text import first_line
 from ..correctness.distributions import OTHER_WEIGHTS
 from ..guards.measured_share import TorchOperator
 from ..reference.client import ReferenceClient
-from ..replay.executor import ALLOCATIONS
+from ..replay.operators import ALLOCATIONS
 from ..replay.record import MAX_CONSTANT_BYTES
 from ..replay.saved import TOO_LARGE, constant_bytes
 from ..sandbox.untrusted_files import read_untrusted_file
@@ -195,6 +195,10 @@ class Replayer(CandidateProcess):
         start = time.perf_counter()
         made = self.ask(BatchResponse, self._limits.call_s, "go", empty=empty)
         return made, (time.perf_counter() - start) * 1e3
+
+    def require_intact(self) -> None:
+        """Raise `Failure` where the batch's calls changed memory outside of their tensors, as reading outputs does."""
+        self._outputs((), ())
 
     def compare_timed(
         self, reference_client: ReferenceClient, weights: int, seed: int, first: int, places: Sequence[int]

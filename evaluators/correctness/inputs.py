@@ -83,13 +83,19 @@ class Buffers:
                 held.copy_(value)
         return self._held
 
-    def _fit(self, values: Sequence[Any]) -> None:
+    def fits(self, values: Sequence[Any]) -> bool:
+        """Return whether it has tensors for such values."""
         import torch
 
         touched = any(
             isinstance(held, torch.Tensor) and (type(held) is not torch.Tensor or vars(held)) for held in self._held
         )
-        if touched or [_layout(held) for held in self._held] != [_layout(value) for value in values]:
+        return not touched and [_layout(held) for held in self._held] == [_layout(value) for value in values]
+
+    def _fit(self, values: Sequence[Any]) -> None:
+        import torch
+
+        if not self.fits(values):
             self._held = [same_layout(value) if isinstance(value, torch.Tensor) else value for value in values]
 
 

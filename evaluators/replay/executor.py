@@ -16,21 +16,16 @@ from ..workers.one_thread import OneThread
 from .c_arguments import CArguments
 from .code import Launcher, fits, load_together
 from .generated_c import Given
-from .operators import allowed_operator, kind_of
+from .operators import ALLOCATIONS, allowed_operator, kind_of
 from .threads import Threads
 from .tir_c import generated_c
 from .values import UnplannableCall, argument, dtype_of, layout_of, numbers_in
+from .walls import Form, Walled, Walls
 
 SPOILED = 0xFF
 """Fills memory before calls: NaN in every floating dtype."""
-ALLOCATIONS = frozenset(
-    f"aten.{name}"
-    for name in (
-        "empty.memory_format", "empty_strided.default", "empty_like.default", "new_empty.default",
-        "new_empty_strided.default",
-    )
-)  # fmt: skip
-"""Operators that only allocate. What they return is reserved before a batch of calls (`PlanExecutor.reserve`)."""
+_NOT_RESIZABLE = "not resizable"
+"""In torch's message where an operator would need more memory than there is between walls."""
 
 
 class PlanExecutor:
@@ -38,7 +33,8 @@ class PlanExecutor:
 
     Raises `UnplannableCall` where the plan contains anything but launches and allowed operators over its own tensors.
     `folder` keeps compiled code; `constants` are the tensors that the plan names so. `packing` executes the plan's own
-    one of that name.
+    one of that name. Memory for constants, for what is packed, and for what the plan only allocates, lies between
+    `walls`.
     """
 
     def __init__(
@@ -48,18 +44,26 @@ class PlanExecutor:
         folder: Path,
         device: str,
         packing: PlanExecutor | None = None,
+        walls: Walls | None = None,
     ) -> None:
         check_references(plan)
         self.plan = plan
         self.packing = packing
         self.packed: dict[int, Any] = {}
         """What `packing` made of the weights, by number."""
+        self._packed_memory: list[Walled] = []
         self._device = device
-        self.constants = constants
-        self._first = {number: tensor.clone() for number, tensor in constants.items()}
+        self._walls = walls or Walls(device)
+        self._first = constants
+        self._constants_memory, held = self._between_walls(
+            [Form.of(tensor) for tensor in constants.values()], [f"constant {number}" for number in constants]
+        )
+        self.constants = dict(zip(constants, held, strict=True))
+        self._put_constants_back()
         self._allocated = _allocated(plan)
         self._reserved: list[dict[int, Any]] = []
         self._spoiled: list[list[Any]] = []  # the bytes of each
+        self._walled: list[Walled] = []
         # On a CPU one thread writes: torch's pool would spin through the first milliseconds of the next call.
         self._one_thread = OneThread() if device == "cpu" else contextlib.nullcontext()
         self._scratch: list[Any] = []
@@ -127,7 +131,8 @@ class PlanExecutor:
             if layout_of(tensor).model_copy(update={"offset": 0}) != layout:
                 raise UnplannableCall(f"what packs its weights makes another tensor than {layout}")
             if number not in self.packed:
-                self.packed[number] = self._new(layout)
+                walled, (self.packed[number],) = self._between_walls([_form(layout)], [f"packed tensor {number}"])
+                self._packed_memory.append(walled)
             self.packed[number].copy_(tensor)
         self.packing.release()
 
@@ -159,14 +164,10 @@ class PlanExecutor:
         A call finds nothing of another one in its memory, and does not wait for the system to provide it.
         """
         with self._one_thread:
-            while len(self._reserved) < places:
-                made = {number: self._new(layout) for number, layout in self._allocated.items()}
-                self._reserved.append(made)
-                self._spoiled.append([bytes_of(tensor) for tensor in made.values()])
+            self._make_room(range(len(self._reserved), places))
             for whole in (*chain.from_iterable(self._spoiled[:places]), *map(bytes_of, self._scratch)):
                 whole.fill_(SPOILED)
-            for number, tensor in self.constants.items():
-                tensor.copy_(self._first[number])
+            self._put_constants_back()
 
     @property
     def has_written_constants(self) -> bool:
@@ -179,11 +180,26 @@ class PlanExecutor:
         self._spoiled.clear()
         if self.packing is not None:
             self.packing.release()
+        self._walled.clear()
 
-    def _new(self, layout: TensorLayout) -> Any:
-        import torch
+    def _make_room(self, places: Sequence[int]) -> None:
+        numbers = [*self._allocated] if places else []
+        forms = [_form(self._allocated[number]) for number in numbers]
+        names = [f"tensor {number} of call {place}" for place in places for number in numbers]
+        walled, tensors = self._between_walls(forms * len(places), names)
+        self._walled += [walled] if tensors else []
+        made = iter(tensors)
+        for _ in places:
+            self._reserved.append({number: next(made) for number in numbers})
+            self._spoiled.append([bytes_of(tensor) for tensor in self._reserved[-1].values()])
 
-        return torch.empty_strided(layout.shape, layout.strides, dtype=dtype_of(layout), device=self._device)
+    def _between_walls(self, forms: Sequence[Form], names: Sequence[str]) -> tuple[Walled, list[Any]]:
+        walled = self._walls.around([form.bytes for form in forms], names)
+        return walled, walled.tensors(forms)
+
+    def _put_constants_back(self) -> None:
+        for number, tensor in self.constants.items():
+            tensor.copy_(self._first[number])
 
     def require_fit(self, inputs: Sequence[Any], weights: Mapping[str, Any]) -> None:
         """Raise `UnplannableCall` unless tensors and values are like those of the recording."""
@@ -219,15 +235,21 @@ class PlanExecutor:
         args = [argument(form, self._device) for form in step.args]
         kwargs = {key: argument(form, self._device) for key, form in step.kwargs.items()}
         results, outs = step.results, [one.name for one in operator._schema.arguments if one.is_out]
+        resizes = UnplannableCall(f"the operator {step.operator}, which resizes what it writes to")
 
         def run(tensors: dict[int, Any]) -> None:
             if results[0] in tensors:  # reserved
                 return
             named = {key: one(tensors) for key, one in kwargs.items()}
             before = [named[name].shape for name in outs]
-            result = operator(*[one(tensors) for one in args], **named)
+            try:
+                result = operator(*[one(tensors) for one in args], **named)
+            except RuntimeError as error:
+                if outs and _NOT_RESIZABLE in str(error):
+                    raise resizes from None
+                raise
             if outs and before != [named[name].shape for name in outs]:
-                raise UnplannableCall(f"the operator {step.operator}, which resizes what it writes to")
+                raise resizes
             if isinstance(result, tuple | list):
                 tensors.update(zip(results, result, strict=True))
             else:
@@ -255,6 +277,10 @@ def _allocated(plan: LaunchPlan) -> dict[int, TensorLayout]:
         for step in plan.steps
         if isinstance(step, TorchStep) and step.operator in ALLOCATIONS and len(step.results) == len(step.layouts) == 1
     }
+
+
+def _form(layout: TensorLayout) -> Form:
+    return Form(layout.shape, layout.strides, dtype_of(layout))
 
 
 def bytes_of(tensor: Any) -> Any:

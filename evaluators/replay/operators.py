@@ -14,6 +14,16 @@ _NAME = re.compile(rf"({'|'.join(BROUGHT)})\.(\w+)\.(\w+)")
 _RANDOM = re.compile(
     r"(rand|bernoulli|dropout|multinomial|normal_?$|uniform|exponential|geometric|cauchy|poisson|random)"
 )
+ALLOCATIONS = frozenset(
+    f"aten.{name}"
+    for name in (
+        "empty.memory_format", "empty_strided.default", "empty_permuted.default", "empty_like.default",
+        "new_empty.default", "new_empty_strided.default",
+    )
+)  # fmt: skip
+"""Operators that only allocate. What they return is reserved before a batch of calls (`PlanExecutor.reserve`)."""
+_UNWRITTEN = re.compile(r"empty|resize")
+"""In the names of all operators that return memory as they find it; of others than `ALLOCATIONS` nobody spoils it."""
 _NEVER = frozenset({"from_file", "requires_grad_"})
 _TENSORS = ("Tensor", "List[Tensor]")
 
@@ -40,6 +50,8 @@ def allowed_operator(name: str) -> Any:
     space, packet, overload = match.groups()
     if packet in _NEVER:
         raise UnplannableCall(f"the operator {name}")
+    if _UNWRITTEN.search(packet) and name not in ALLOCATIONS:
+        raise UnplannableCall(f"the operator {name}, which returns memory that it has not written to")
     if _RANDOM.match(packet.lstrip("_").removeprefix("native_")):
         raise UnplannableCall(f"the operator {name}, which draws random numbers")
     found = getattr(getattr(getattr(torch.ops, space), packet, None), overload, None)

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ...core.launch_plan import KernelCode
+from ..timing.scrub import LOCAL_BYTES
 from .values import UnplannableCall
 
 OPTIONS = re.compile(r"--?(maxrregcount|opt-level|register-usage-level|O)[= ]?\d+|-v|--verbose")
@@ -33,6 +34,8 @@ _TABLE = re.compile(r"\.global\s+\.align\s+\d+\s+\.b8\s+([\w$]+)\[\d+\]\s*=\s*\{
 _UNKNOWN = re.compile(r"\.extern\b(?!\s*\.shared\b)|\bvprintf\b|\bmalloc\b|\bcudaLaunch\w+|\bcnp\w+")
 _TELLING = re.compile(r"%(?:clock|globaltimer|pm\d|gridid|envreg|current_graph_exec)\w*")
 """Registers that count time, events or launches, or tell how a kernel was launched. PTX cannot put names together."""
+_LOCAL = re.compile(r"(?<![\w$%])\.local\b[^;]*?\.[a-z](?P<bits>\d+)\s+[\w$]+(?:\[(?P<count>\d+)\])?")
+"""Declarations of local memory."""
 _INDIRECT = re.compile(r"\.(?:callprototype|calltargets)\b")
 """Declarations for calls of an address."""
 _FUNCTION = re.compile(r"\.(?:func|entry)\b")
@@ -68,6 +71,9 @@ def require_only_computes(name: str, text: str) -> None:
     for pattern in (_UNKNOWN, _TELLING, _INDIRECT):
         if (found := pattern.search(text)) is not None:
             raise UnplannableCall(f"{name}: PTX with '{found[0].strip()}'")
+    local = sum(int(match["bits"]) // 8 * int(match["count"] or 1) for match in _LOCAL.finditer(text))
+    if local > LOCAL_BYTES:
+        raise UnplannableCall(f"{name}: PTX with {local} bytes of local memory, which outlive a launch")
     tables = {match[1] for match in _TABLE.finditer(text)}
     text = _TABLE.sub(" ", text)
     for chain in _DIRECTIVES.findall(text):

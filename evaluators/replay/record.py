@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 from ...core.launch_plan import KernelCode, LaunchPlan, LaunchStep, TorchStep
 from ..languages.base import imported_supports
 from ..workers.modules import form_of, weights_of
-from .executor import ALLOCATIONS
-from .operators import BROUGHT, changes_layout
+from .operators import ALLOCATIONS, BROUGHT, changes_layout
 from .turns import Place, Recorded, Turns
 from .values import UnplannableCall, digest_of, encode, layout_of, numbers_in
 

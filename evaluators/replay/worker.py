@@ -23,15 +23,18 @@ from ..reference.arithmetic import Arithmetic
 from ..timing.clock import Clock
 from ..workers import tensor_ipc
 from ..workers.channel import Channel, Message
-from ..workers.handover import taken
+from ..workers.handover import plain_memory, taken
 from ..workers.memory import is_large, release_cache
 from ..workers.modules import form_of, outputs_of
 from ..workers.one_thread import OneThread
 from ..workers.request_loop import GPU_FAULTS, Handler, describe, serve_requests
 from .executor import SPOILED, PlanExecutor, bytes_of
+from .faults import FaultAnswers
 from .loaded import loaded_plan, not_a_plan
 from .operators import kind_and_family
 from .values import UnplannableCall
+from .walled_inputs import WalledHandovers, WalledInputs
+from .walls import Walls
 
 _REQUESTS = (
     "load_plan", "prepare", "prepare_packing", "go", "outputs", "repeat", "hold_steps", "time_steps", "release",
@@ -49,7 +52,10 @@ def serve(channel: Channel, options: Message) -> None:
     with contextlib.suppress(Exception):  # others may have all of a GPU's memory: a request says so, if they still do
         worker.warm_up()
     handlers: dict[str, Handler] = {name: getattr(worker, name) for name in _REQUESTS}
-    serve_requests(channel, handlers, lambda error: {"error": describe(error)}, options["device"])
+    faults = FaultAnswers(channel, worker.walls.touched, worker.folder)
+    if options["device"] == "cpu":
+        faults.install()
+    serve_requests(channel, handlers, lambda error: {"error": describe(error)}, options["device"], faults.begun)
 
 
 class ReplayWorker:
@@ -57,14 +63,16 @@ class ReplayWorker:
 
     def __init__(self, device: str) -> None:
         self._device = device
-        self._folder = Path.cwd() / "plans"
+        self.folder = Path.cwd() / "plans"
+        self.walls = Walls(device)
         self._plans: dict[int, PlanExecutor] = {}
         self._weights: dict[str, Any] = {}
         self._packed: set[int] = set()  # plans that have packed these
         self._first: dict[str, Any] = {}
         self._inputs: list[list[Any]] = []
         self._factors: Any = None
-        self._buffers: list[Buffers] = []
+        self._places = WalledInputs(self.walls)
+        self._handed = WalledHandovers(self.walls)
         self._writing = OneThread() if device == "cpu" else contextlib.nullcontext()
         self._batch = _Batch()
         self._steps: list[tuple[str, Callable[[], None]]] = []  # torch's, of a call that was made
@@ -92,6 +100,9 @@ class ReplayWorker:
             poison(given)
             bytes_of(given[0]).fill_(SPOILED)
             effects.of(given)
+        kept = self.walls.around([64], ["none"])
+        self.walls.broken()
+        del kept
         torch.relu(factors)
         self._clock.wait()
 
@@ -104,7 +115,7 @@ class ReplayWorker:
 
         Computes nothing on the device, where others may measure meanwhile.
         """
-        found = loaded_plan(Path(plan).read_text(), constants, Path(path), self._folder, self._device)
+        found = loaded_plan(Path(plan).read_text(), constants, Path(path), self.folder, self._device, self.walls)
         if isinstance(found, str):
             return {"reason": found}
         self._plans[number] = found
@@ -176,6 +187,8 @@ class ReplayWorker:
     ) -> list[Sequence[Any]]:
         """Return each call's inputs; also give weights their first values, and lay out the memory of the calls."""
         with self._writing:
+            own = {place: self._inputs[call[0] or 0] for place, call in enumerate(calls) if self._copies(*call)}
+            self._places.make(own)
             given = [self._filled(place, *call) for place, call in enumerate(calls)]
             for name in restored:
                 self._weights[name].copy_(self._first.setdefault(name, self._weights[name].clone()))
@@ -212,9 +225,13 @@ class ReplayWorker:
         """Hand over what calls of the batch returned, each with the inputs whose numbers are in `written`.
 
         `form` says whether results are one tensor, a tuple or a list; the rest of the response is what the first call
-        did beside returning them, where it is watched.
+        did beside returning them, where it is watched. Where calls changed memory outside of their tensors, it is that.
         """
         batch = self._batch
+        with self._writing:
+            broken = self.walls.broken()
+        if broken is not None:
+            return {"violations": [broken.model_dump()]}
         found = {"form": form_of(batch.results[0]), **batch.seen()}
         tensors, sizes = [], []
         for call in calls:
@@ -261,8 +278,9 @@ class ReplayWorker:
         self._batch, self._steps = _Batch(), []
         if is_large([one for values in self._inputs for one in values]):
             self._inputs = []
+            self._handed.forget("inputs")
             self._opened.close()
-            self._buffers.clear()
+            self._places.clear()
             self._clock.forget()
             for executor in self._plans.values():
                 executor.release()
@@ -273,30 +291,37 @@ class ReplayWorker:
         if weights is not None:
             self._weights, self._first = {}, {}
             self._packed.clear()
+            self._handed.forget("weights")
             self._clock.forget()  # graphs contain their addresses
-            values = taken(weights["given"], self._device, self._opened, own=True)
+            memory = self._handed.memory("weights", weights["given"], weights["names"])
+            values = taken(weights["given"], self._device, self._opened, memory)
             self._weights = dict(zip(weights["names"], values, strict=True))
         if inputs is not None:
             self._inputs = []  # freed before the next
+            self._handed.forget("inputs")
             self._inputs = [self._taken(one) for one in inputs]
         if factors is not None:
-            (self._factors,) = taken(factors, self._device, self._opened, own=True)
+            (self._factors,) = taken(factors, self._device, self._opened, plain_memory(self._device))
 
     def _taken(self, described: Message) -> list[Any]:
-        """Return inputs: copies, or where these are large what was handed over itself."""
+        """Return inputs: copies, or where these are large on a GPU what was handed over itself."""
+        if self._device == "cpu":  # launches see large ones without another copy
+            names = [f"input {number}" for number in range(len(described["values"]))]
+            return taken(described, self._device, self._opened, self._handed.memory("inputs", described, names))
         values = taken(described, self._device, self._opened)
-        return values if is_large(values) else taken(described, self._device, self._opened, own=True)
+        return values if is_large(values) else taken(described, self._device, self._opened, plain_memory(self._device))
+
+    def _copies(self, number: int | None, start: int | None) -> bool:
+        """Return whether a call has inputs of its own; a copy of large ones would need as much memory again."""
+        return start is not None or self._clock.graph or not is_large(self._inputs[number or 0])
 
     def _filled(self, place: int, number: int | None, start: int | None) -> Sequence[Any]:
         """Return a call's inputs, in buffers that keep their address from batch to batch."""
         values = self._inputs[number or 0]
-        if start is None and is_large(values) and not self._clock.graph:
-            return values  # a copy would need as much memory again
-        while len(self._buffers) <= place:
-            self._buffers.append(Buffers())
-        if start is None:
-            return self._buffers[place].fill(values)
-        return self._buffers[place].scaled(values, self._factors[start:])
+        if not self._copies(number, start):
+            return values
+        buffers = self._places.at(place)
+        return buffers.fill(values) if start is None else buffers.scaled(values, self._factors[start:])
 
 
 class _Batch:

@@ -6,6 +6,8 @@ import contextlib
 import errno
 import os
 import stat
+from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -17,24 +19,43 @@ def read_untrusted_file(path: Path, size: int, offset: int = 0) -> bytearray:
 
     Raises `OSError` for a link, a pipe, a device, and for a file that is shorter.
     """
+    with _plain_file(path, offset + size) as file:
+        data = bytearray(size)
+        _fill(memoryview(data), file, offset, path)
+        return data
+
+
+def read_untrusted_into(path: Path, view: memoryview, offset: int = 0) -> None:
+    """Fill a view of bytes from a plain file. Raises `OSError` as `read_untrusted_file` does."""
+    with _plain_file(path, offset + len(view)) as file:
+        _fill(view, file, offset, path)
+
+
+@contextlib.contextmanager
+def _plain_file(path: Path, size: int) -> Iterator[FileIO]:
+    """Open a plain file of at least so many bytes.
+
+    The size is compared before memory is taken: it may be what the same code says, and more than this process has.
+    """
     # Opening a pipe without a writer would block.
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb", buffering=0) as file:
+    with FileIO(descriptor) as file:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             raise OSError(errno.EINVAL, "not a plain file", str(path))
-        # First: the size may be what the same code says, and more than the memory of this process.
-        if offset + size > found.st_size:
-            raise OSError(errno.ENODATA, f"{offset + size - found.st_size} bytes are missing", str(path))
-        file.seek(offset)
-        data = bytearray(size)
-        view, read = memoryview(data), 0
-        while read < size:
-            count = file.readinto(view[read:])
-            if not count:
-                raise OSError(errno.ENODATA, f"{size - read} bytes are missing", str(path))
-            read += count
-    return data
+        if size > found.st_size:
+            raise OSError(errno.ENODATA, f"{size - found.st_size} bytes are missing", str(path))
+        yield file
+
+
+def _fill(view: memoryview, file: FileIO, offset: int, path: Path) -> None:
+    file.seek(offset)
+    read = 0
+    while read < len(view):
+        count = file.readinto(view[read:])
+        if not count:
+            raise OSError(errno.ENODATA, f"{len(view) - read} bytes are missing", str(path))
+        read += count
 
 
 def add_untrusted_file(folder: Path, name: Path, content: bytes) -> None:

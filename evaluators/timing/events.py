@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core.text import first_line
-from .l2_flush import L2
+from .l2_flush import L2, driver
+from .scrub import Scrub
 
 _WARM_UP_CALLS = 3
 """Calls before a capture: libraries allocate workspaces and choose algorithms in the first ones."""
@@ -27,9 +28,14 @@ class CudaEvents:
         import torch
 
         self._cuda = torch.cuda
-        cache = L2(device)
+        cache, state = L2(device), Scrub(device, driver())
         self.reset_persisting = cache.reset_persisting
-        self.flush = cache.flush
+
+        def flush() -> None:
+            state.scrub()  # first: the call is launched while the GPU writes what empties the cache
+            cache.flush()
+
+        self.flush: Callable[[], None] = flush
         self.flush_kernel = cache.kernel
         self._begin, self._end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         base = torch._C._CudaEventBase

@@ -76,7 +76,7 @@ class L2:
         self._buffer = torch.empty(size, dtype=torch.uint8, device=device)
         self._fill: Any = torch.Tensor.zero_
         blocks = properties.multi_processor_count * (properties.max_threads_per_multi_processor // _THREADS)
-        self._driver = _driver()
+        self._driver = driver()
         self._reset = getattr(self._driver, "cuCtxResetPersistingL2Cache", None)
         self._launch = _launcher(self._driver, blocks, self._buffer.data_ptr(), size)
         self.kernel = KERNEL if self._launch else FALLBACK
@@ -96,7 +96,8 @@ class L2:
                 self._fill(self._buffer)
 
 
-def _driver() -> Any:
+def driver() -> Any:
+    """Return CUDA's driver; None where there is none."""
     try:
         return ctypes.CDLL("libcuda.so.1")
     except OSError:

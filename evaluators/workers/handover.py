@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..sandbox.untrusted_files import read_untrusted_file
+from ..sandbox.untrusted_files import read_untrusted_into
 from .channel import Message
 from .memory import is_large
 from .tensor_ipc import ALIGNMENT, OpenMemory, UnreadableTensor, aligned, handle_of
+
+Memory = Callable[[Sequence[int]], Sequence[Any]]
+"""Returns vectors of so many bytes each, with a storage of its own each."""
 
 
 class Handover:
@@ -93,11 +96,19 @@ class Handover:
             self.forget()
 
 
-def taken(described: Message, device: str, opened: OpenMemory, own: bool = False) -> list[Any]:
-    """Return the values that a `Handover` described: views of shared memory, or tensors that were read from its file.
+def plain_memory(device: str) -> Memory:
+    """Return what allocates as torch does."""
+    import torch
 
-    With `own`, shared memory is copied; it is written again for what is handed over next. Raises `UnreadableTensor`
-    where the memory cannot be opened, or the file not be read.
+    return lambda sizes: [torch.empty(size, dtype=torch.uint8, device=device) for size in sizes]
+
+
+def taken(described: Message, device: str, opened: OpenMemory, memory: Memory | None = None) -> list[Any]:
+    """Return the values that a `Handover` described, in `memory`; without one they are views of what is shared, which
+    is written again for what is handed over next, or in torch's memory.
+
+    Each storage that was handed over is one vector of the memory. Raises `UnreadableTensor` where what is shared
+    cannot be opened, or the file not be read.
     """
     import torch
 
@@ -108,29 +119,34 @@ def taken(described: Message, device: str, opened: OpenMemory, own: bool = False
             whole.set_(storage, 0, (storage.nbytes(),), (1,))
         except (RuntimeError, TypeError, ValueError, IndexError) as error:
             raise UnreadableTensor(f"memory that was handed over could not be opened: {error}") from None
-        storages, at = [], 0
+        shared, at = [], 0
         for size in described["sizes"]:
-            part = whole[at : at + size]
-            storages.append(part.clone() if own else part)
+            shared.append(whole[at : at + size])
             at += aligned(size)
+        storages: Sequence[Any] = shared if memory is None else memory(described["sizes"])
+        for mine, part in zip(storages, shared, strict=True):
+            if mine is not part:
+                mine.copy_(part)
     else:
-        storages = _read(Path(described["path"]), described["sizes"], device)
+        storages = (memory or plain_memory(device))(described["sizes"])
+        _read(Path(described["path"]), storages)
     return [_value(one, storages) for one in described["values"]]
 
 
-def _read(path: Path, sizes: Sequence[int], device: str) -> list[Any]:
+def _read(path: Path, storages: Sequence[Any]) -> None:
+    """Fill vectors from a file in which one follows the other."""
     import torch
 
-    found, at = [], 0
-    for size in sizes:
+    at = 0
+    for storage in storages:
+        raw = storage if storage.device.type == "cpu" else torch.empty(storage.shape, dtype=torch.uint8)
         try:
-            data = read_untrusted_file(path, size, at)
+            read_untrusted_into(path, memoryview(raw.numpy()), at)
         except OSError as error:
             raise UnreadableTensor(f"what was handed over is incomplete: {error.strerror}") from None
-        raw = torch.frombuffer(data, dtype=torch.uint8) if size else torch.empty(0, dtype=torch.uint8)
-        found.append(raw.to(device))
-        at += size
-    return found
+        if raw is not storage:
+            storage.copy_(raw)
+        at += storage.numel()
 
 
 def _value(described: Message, storages: Sequence[Any]) -> Any:

@@ -30,10 +30,12 @@ def serve_requests(
     handlers: Mapping[str, Handler],
     failed: Callable[[BaseException], Message],
     device: str = "cpu",
+    begun: Callable[[str], object] = lambda nonce: None,
 ) -> None:
     """Serve {"op": name, ...} by the handler of that name: {"ok": true, ...}, or {"ok": false, **failed(error)}.
 
     The response repeats the request's nonce, which an unsolicited message cannot know, and has the request's memory.
+    `begun` is told the nonce of each request, for an answer by other means.
     """
     import torch
 
@@ -46,6 +48,7 @@ def serve_requests(
                 return
             handler, nonce = handlers[request.pop("op")], request.pop("nonce")
             memory.restart()
+            begun(nonce)
             try:
                 answer = {"ok": True, **handler(**request)}
             except (Exception, SystemExit) as error:  # any exception of the code under test is its result

@@ -59,6 +59,24 @@ def test_what_compilers_write_is_allowed() -> None:
 
 
 @pytest.mark.parametrize(
+    ("declared", "bytes_"),
+    [
+        (".local .align 8 .b8 \t__local_depot0[512];", 0),
+        (".local .align 8 .b8 \t__local_depot0[516];", 516),
+        (".local .align 8 .b8 a[500];\n\t.local .u64 b, c;\n\tst.local.u32 [a], 7; ld.local.f32 %f1, [a+64];", 0),
+        (".local .align 8 .b8 a[500];\n\t.local .u64 b;\n\t.local .u64 c;", 516),
+    ],
+)
+def test_local_memory_is_what_is_overwritten_between_calls(declared: str, bytes_: int) -> None:
+    text = HEADER + BODY.replace(".reg .b64 %rd<2>;", f".reg .b64 %rd<2>;\n\t{declared}")
+    if not bytes_:
+        require_ptx(code(text))
+        return
+    with pytest.raises(UnplannableCall, match=f"PTX with {bytes_} bytes of local memory"):
+        require_ptx(code(text))
+
+
+@pytest.mark.parametrize(
     ("top", "says"),
     [
         (".visible .global .align 4 .u32 calls;", "outlives a launch"),

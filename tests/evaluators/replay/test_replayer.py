@@ -6,6 +6,7 @@ import itertools
 import math
 import random
 import statistics
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -59,6 +60,17 @@ def test_the_plan_is_at_fault(answer: Any, status: Status, says: str) -> None:
     assert failed.value.status is status
 
 
+def test_memory_beside_the_tensors_is_a_rejection() -> None:
+    """Whatever else such an answer lacks."""
+    broken = {"rule": "out-of-bounds", "where": "4 bytes behind the end of input 0", "why": "keep within it"}
+    for ask in (Replayer.go, Replayer.require_intact):
+        client, worker = replayer({"ok": True, "violations": [broken]})
+        worker.folder = Path()  # type: ignore[attr-defined]
+        with pytest.raises(Failure, match="4 bytes behind the end of input 0") as failed:
+            ask(client)
+        assert failed.value.status is Status.REJECTED and not worker.alive
+
+
 def test_a_call_that_fails_is_an_answer() -> None:
     client, worker = replayer({"ok": True, "reason": "an operator that resizes"})
     made, _ = client.go()
@@ -77,6 +89,7 @@ class Batches:
         self.pauses = 0
         self.forgets = 1 << 30
         """Batches after which it is seen that calls write to a constant."""
+        self.looked_at = 0
 
     def pause(self) -> None:
         self.pauses += 1
@@ -98,6 +111,9 @@ class Batches:
 
     def told(self, count: int) -> list[float]:
         return [self.own_ms] * count
+
+    def require_intact(self) -> None:
+        self.looked_at += 1
 
     def compare_timed(self, reference_client: Any, weights: int, seed: int, first: int, places: Any) -> Any:
         self.compared += [first + place for place in places]
@@ -158,6 +174,7 @@ def test_batches_have_random_lengths_and_a_quarter_of_their_results_is_compared(
     for _ in range(400):
         one_by_one(1)
     assert 60 < len(single.compared) < 140, "of single calls, too"
+    assert single.looked_at == 400 - len(single.compared), "walls are looked at after each batch"
     assert max(batches.compared) > 100, "the numbers of calls go on from batch to batch"
 
 

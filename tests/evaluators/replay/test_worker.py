@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -10,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 from kernelwright.core import Config, Kernel, TorchProblem
-from kernelwright.core.launch_plan import KernelCode, LaunchPlan, LaunchStep, TensorLayout, TorchStep
+from kernelwright.core.launch_plan import KernelCode, LaunchPlan, LaunchStep, ParallelStep, TensorLayout, TorchStep
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.replay import worker as replay_worker
 from kernelwright.evaluators.replay.worker import ReplayWorker, serve
@@ -123,6 +126,102 @@ def test_it_tells_of_calls_that_leave_something_in_a_constant(
         told.append(worker.prepare(1, [[0, None]] * 3, weights, inputs, None, [], graph=False, watch=False))
         assert worker.go()["samples_ms"]
     assert [one["remembers"] for one in told] == [False, remembers]
+
+
+def doubling(folder: Path, body: str = "Y[i] = X[i] + X[i];") -> LaunchPlan:
+    """Write a plan of one launch on 4 floats to a folder; return it."""
+    text = f"int32_t two_kernel(float* X, float* Y) {{ for (int32_t i = 0; i < 4; ++i) {{ {body} }} return 0; }}"
+    code = KernelCode(name="two", kind="c", text=text, entry="two_kernel", parameters=("pointer", "pointer"))
+    made = TorchStep(operator="aten.empty_like.default", args=({"tensor": 0},), results=(1,), layouts=(LAYOUT,))
+    launch = LaunchStep(code=code.digest, arguments=({"tensor": 0}, {"tensor": 1}))
+    plan = LaunchPlan(
+        inputs=(0,), weights={"w": 2}, layouts={0: LAYOUT, 2: LAYOUT}, codes={code.digest: code}, steps=(made, launch),
+        outputs=(1,), returns="tensor",
+    )  # fmt: skip
+    (folder / "plan.json").write_text(plan.model_dump_json())
+    return plan
+
+
+def handed(folder: Path) -> dict[str, Any]:
+    given = Handover("cpu").give([torch.zeros(4)], folder / "weights", False)
+    inputs = [Handover("cpu").give([torch.ones(4)], folder / "inputs", False)]
+    return {
+        "number": 1, "calls": [[0, None], [0, None]], "weights": {"names": ["w"], "given": given}, "inputs": inputs,
+        "factors": None, "restored": [], "graph": False, "watch": False,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("beside", ["input 0 of call 1", "tensor 1 of call 0", "w"])
+def test_what_is_changed_beside_a_tensor_is_found_after_the_batch(
+    beside: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    doubling(tmp_path)
+    worker = ReplayWorker("cpu")
+    assert worker.load_plan(1, str(tmp_path / "plan.json"), [], "")["reason"] is None
+    assert worker.prepare(**handed(tmp_path))["reason"] is None
+    made = {
+        "input 0 of call 1": worker._batch.inputs[1][0],
+        "tensor 1 of call 0": worker._plans[1]._reserved[0][1],
+        "w": worker._weights["w"],
+    }
+    assert worker.go()["samples_ms"]
+    assert "outputs" in worker.outputs([1], str(tmp_path / "out"), False, [])
+    ctypes.memset(made[beside].data_ptr() + 16, 1, 4)
+    (broken,) = worker.outputs([], str(tmp_path / "out"), False, [])["violations"]
+    assert broken["rule"] == "out-of-bounds" and broken["where"].endswith(f" bytes behind the end of {beside}")
+
+
+UNHELD = """
+import sys
+from kernelwright.evaluators.languages.c_headers import needed_headers
+from kernelwright.evaluators.replay import c_source, worker
+from kernelwright.evaluators.replay.generated_c import PREFIX
+from kernelwright.evaluators.workers.channel import Channel
+
+worker.Arithmetic.of = lambda options: worker.Arithmetic()
+if sys.argv[2] == "unheld":
+    c_source.held_source = lambda code, given: needed_headers("float") + 'extern "C" ' + code.text.replace(
+        "two_kernel", PREFIX + "two_kernel"
+    )
+worker.serve(Channel(int(sys.argv[1])), {"device": "cpu"})
+"""
+
+
+@pytest.mark.parametrize(
+    ("held", "parallel", "body", "where"),
+    [
+        ("unheld", False, "Y[i + 1024] = X[i];", "4081 bytes behind the end of tensor 1 of call 0"),
+        ("unheld", True, "Y[i] = X[i - 200000];", "800000 bytes before input 0 of call 0"),
+        ("held", False, "Y[i + (int32_t)X[i] * 9] = 1.0f;", "a check of its generated C"),
+    ],
+)
+def test_a_launch_that_leaves_its_tensors_is_refused(
+    held: str, parallel: bool, body: str, where: str, tmp_path: Path
+) -> None:
+    """Also with C that nobody has written anew, as if that were not bounded."""
+    plan = doubling(tmp_path, body)
+    if parallel:
+        steps = plan.steps[0], ParallelStep(launches=(plan.steps[1],) * 2)
+        (tmp_path / "plan.json").write_text(plan.model_copy(update={"steps": steps}).model_dump_json())
+    ours, theirs = Channel.pair()
+    command = [sys.executable, "-c", UNHELD, str(theirs.fileno()), held]
+    process = subprocess.Popen(command, pass_fds=[theirs.fileno()], cwd=tmp_path)
+    theirs.close()
+    load = {"op": "load_plan", "number": 1, "plan": str(tmp_path / "plan.json"), "constants": [], "path": ""}
+    try:
+        for request in (load, {"op": "prepare", **handed(tmp_path)}):
+            ours.send({**request, "nonce": "a"})
+            assert ours.receive(120)["reason"] is None
+        ours.send({"op": "go", "nonce": "b"})
+        answer = ours.receive(60)
+        assert (answer["ok"], answer["nonce"]) == (True, "b")
+        assert answer["violations"][0]["rule"] == "out-of-bounds" and answer["violations"][0]["where"] == where
+        assert process.wait(60) == 1
+    finally:
+        process.kill()
+        process.wait()
+        ours.close()
 
 
 def test_what_fails_before_there_is_a_request_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
