@@ -24,7 +24,7 @@ from ..timing.clock import Clock
 from ..workers import tensor_ipc
 from ..workers.channel import Channel, Message
 from ..workers.handover import plain_memory, taken
-from ..workers.memory import is_large, release_cache
+from ..workers.memory import LARGE, is_large, release_cache
 from ..workers.modules import form_of, outputs_of
 from ..workers.one_thread import OneThread
 from ..workers.request_loop import GPU_FAULTS, Handler, describe, serve_requests
@@ -305,7 +305,7 @@ class ReplayWorker:
 
     def _taken(self, described: Message) -> list[Any]:
         """Return inputs: copies, or where these are large on a GPU what was handed over itself."""
-        if self._device == "cpu":  # launches see large ones without another copy
+        if self._device == "cpu" and sum(described["sizes"]) > LARGE:  # launches see these without another copy
             names = [f"input {number}" for number in range(len(described["values"]))]
             return taken(described, self._device, self._opened, self._handed.memory("inputs", described, names))
         values = taken(described, self._device, self._opened)

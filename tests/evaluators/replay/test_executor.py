@@ -42,6 +42,8 @@ def plan(*steps: TorchStep | LaunchStep, constants: Mapping[int, str] | None = N
         ("aten.set_data.default", [X, X]),
         ("aten.resize_as_.default", [X, X]),
         ("aten.as_strided_.default", [X, [4], [2]]),
+        ("aten.resize.default", [X, [64]]),
+        ("aten.empty_quantized.default", [[64], X]),
     ],
 )
 def test_an_operator_computes_tensors_and_nothing_else(name: str, args: list[Any], tmp_path: Path) -> None:
@@ -115,6 +117,12 @@ def test_the_memory_that_calls_allocate_is_made_before_them_and_spoiled(tmp_path
     executor.reserve(2)
     assert first.isnan().all() and executor([torch.ones(8)], {}, 0).data_ptr() == first.data_ptr()
     assert executor([torch.ones(8)], {}).data_ptr() not in (first.data_ptr(), second.data_ptr())
+
+
+def test_an_allocation_of_other_strides_is_spoiled_too(tmp_path: Path) -> None:
+    executor = PlanExecutor(plan(step("aten.empty_permuted.default", [8], [0])), {}, tmp_path, "cpu")
+    executor.reserve(1)
+    assert executor([torch.ones(8)], {}, 0).isnan().all()
 
 
 def test_constants_are_put_back_before_a_batch(tmp_path: Path) -> None:
