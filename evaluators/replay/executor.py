@@ -55,9 +55,11 @@ class PlanExecutor:
         self._device = device
         self._walls = walls or Walls(device)
         self._first = constants
-        self._constants_memory, held = self._between_walls(
+        walled, held = self._between_walls(
             [Form.of(tensor) for tensor in constants.values()], [f"constant {number}" for number in constants]
         )
+        self._kept: list[Walled] = []  # as long as the plan
+        self._kept.append(walled)
         self.constants = dict(zip(constants, held, strict=True))
         self._put_constants_back()
         self._allocated = _allocated(plan)

@@ -62,10 +62,12 @@ class FaultAnswers:
         self._touched = touched
         self._folder = f"{folder}/"
         self._nonce = ""
+        self._handlers: list[FaultHandler] = []
 
     def install(self) -> None:
         """From now on answer where a thread touches memory that it may not, or a check of generated C ends it."""
-        self._handlers = FaultHandler(signal.SIGSEGV, self._tell), FaultHandler(signal.SIGILL, self._tell_trap)
+        for number, tell in ((signal.SIGSEGV, self._tell), (signal.SIGILL, self._tell_trap)):
+            self._handlers.append(FaultHandler(number, tell))
 
     def begun(self, nonce: str) -> None:
         """Take the nonce of the request that begins."""
