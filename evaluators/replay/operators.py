@@ -24,7 +24,8 @@ ALLOCATIONS = frozenset(
 """Operators that only allocate. What they return is reserved before a batch of calls (`PlanExecutor.reserve`)."""
 _UNWRITTEN = re.compile(r"empty|resize")
 """In the names of all operators that return memory as they find it; of others than `ALLOCATIONS` nobody spoils it."""
-_NEVER = frozenset({"from_file", "requires_grad_"})
+_NEVER = frozenset({"from_file", "requires_grad_", "_lazy_clone"})
+"""What reads files, changes how others are treated, or works only when its result is read, which nobody times."""
 _TENSORS = ("Tensor", "List[Tensor]")
 
 
