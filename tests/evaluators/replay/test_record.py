@@ -189,7 +189,7 @@ def test_a_forged_plan_is_refused(plan: LaunchPlan, says: str) -> None:
         "os.system",
         "aten.resize_.default",
         "aten._lazy_clone.default",
-    ],  # fmt: skip
+    ],
 )
 def test_other_operators_are_refused(operator: str, tmp_path: Path) -> None:
     plan, constants = planned(BODIES["arithmetic"])

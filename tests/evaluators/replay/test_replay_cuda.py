@@ -59,6 +59,21 @@ def test_tensor_descriptors_of_the_host_are_replayed() -> None:
     assert found.status is Status.OK, found.message
     assert found.replay is not None and found.replay.replayed, found.replay
     assert any(line.startswith("launch  relu grid") for line in found.replay.steps)
+    assert found.host_us is not None and found.host_us > 0
+
+
+FOREACH = DESCRIPTOR.replace(
+    "def forward(self, x):", "def forward(self, a, b):\n        (x,) = torch.ops.aten._foreach_mm([a], [b])"
+)
+
+
+@pytest.mark.gpu
+def test_torchs_share_is_measured_whatever_the_operator() -> None:
+    kernel = PythonKernel.parse(FOREACH, "foreach.py")
+    with LocalEvaluator("cuda") as evaluator:
+        (found,) = evaluator.evaluate(find_problem("level1/1_1").read(), kernel, [Config()])
+    assert found.rejection is not None and found.rejection.rule == "torch-operator", found.message
+    assert "_foreach_mm, measured in its launch plan" in found.rejection.where
 
 
 PACKS = """
