@@ -70,6 +70,12 @@ def evaluator() -> Iterator[LocalEvaluator]:
         yield fresh
 
 
+@pytest.fixture
+def proving() -> Iterator[LocalEvaluator]:
+    with Unguarded(settings=PROVING) as fresh:
+        yield fresh
+
+
 def as_on_a_gpu(evaluator: LocalEvaluator, seen: Seen, memory_bytes: float = 0.0) -> None:
     """A made-up GPU: too small to share, unless its memory is given."""
     seen.access = evaluator._bench._access
