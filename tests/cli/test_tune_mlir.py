@@ -46,7 +46,7 @@ SEVERAL = f"""func.func @net(%x: tensor<32x64xf32>, %u: tensor<64x48xf32>, %v: t
 def quick(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Few samples, of which none says that something is faster, and one folder of compiled modules for all tests."""
     monkeypatch.setattr(MlirResult, "faster", property(lambda result: result.best is not None))
-    few = Sampling(0.05, seconds=0.03, min_samples=6, max_samples=20, chunk_s=0.005, quiet_timeout_s=0)
+    few = Sampling(0.05, seconds=0.03, min_samples=6, max_samples=20, chunk_s=0.005, heeds_load=False)
     monkeypatch.setattr(mlir, "FINALS", few)
     monkeypatch.setattr(evaluator, "QUICK_ON_CPU", few)
     monkeypatch.setenv("KERNELWRIGHT_CACHE", str(tmp_path_factory.getbasetemp() / "iree"))

@@ -17,7 +17,7 @@ from kernelwright.evaluators.settings import Sampling, SearchSettings
 
 from ..conftest import FAST, SCALE_PROBLEM, torch_kernel
 
-QUICK = Sampling(seconds=0.03, min_samples=5, max_samples=20, chunk_s=0.002, quiet_timeout_s=0.0)
+QUICK = Sampling(seconds=0.03, min_samples=5, max_samples=20, chunk_s=0.002, heeds_load=False)
 IN_FLEET_WINDOW = 2
 IN_FLEET = replace(FAST, checks=1, search=SearchSettings(compilers=1, window=IN_FLEET_WINDOW, sampling=QUICK))
 

@@ -19,7 +19,7 @@ from kernelwright.evaluators.workers.device_lock import DeviceLock
 from ..conftest import FAST, SCALE_KERNEL, Unguarded, torch_kernel
 
 WINDOW = 4
-QUICK = Sampling(seconds=0.03, min_samples=5, max_samples=20, chunk_s=0.002, quiet_timeout_s=0.0)
+QUICK = Sampling(seconds=0.03, min_samples=5, max_samples=20, chunk_s=0.002, heeds_load=False)
 SEARCHING = replace(FAST, search=SearchSettings(compilers=2, window=WINDOW, sampling=QUICK))
 
 # Each value of CASE fares in its own way; 5 crashes on real tensors only, so the compilers see nothing of it.

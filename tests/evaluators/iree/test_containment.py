@@ -27,7 +27,7 @@ SANDBOXES = [
     pytest.param(Sandbox.LANDLOCK, marks=pytest.mark.skipif(not landlock.abi(), reason="no Landlock")),
     pytest.param(Sandbox.BWRAP, marks=pytest.mark.skipif(NO_BWRAP is not None, reason=str(NO_BWRAP))),
 ]
-QUICK = Sampling(0.05, seconds=0.05, min_samples=6, max_samples=50, chunk_s=0.005, quiet_timeout_s=0)
+QUICK = Sampling(0.05, seconds=0.05, min_samples=6, max_samples=50, chunk_s=0.005, heeds_load=False)
 SETTINGS = Settings(
     sampling=QUICK,
     search=SearchSettings(prune_factor=1e3, sampling=QUICK),

@@ -23,7 +23,7 @@ from kernelwright.tuners.mlir.analysis import analyse
 
 from .modules import ADDING, MATMUL, configs, kernel, matmul_problem, of_bf16, scheduled, started_at
 
-QUICK = Sampling(0.05, seconds=0.05, min_samples=6, max_samples=50, chunk_s=0.005, quiet_timeout_s=0)
+QUICK = Sampling(0.05, seconds=0.05, min_samples=6, max_samples=50, chunk_s=0.005, heeds_load=False)
 # Nothing is pruned: on a busy machine six samples may be far apart.
 SETTINGS = Settings(sampling=QUICK, search=SearchSettings(compilers=2, window=2, prune_factor=1e3, sampling=QUICK))
 

@@ -42,7 +42,7 @@ from ...conftest import FAST, SCALE_KERNEL
 PAGE = Path(__file__).parents[3] / "docs" / "languages.md"
 FILES = dict(re.findall(r"^```python file=(\S+)\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL))
 SCALE = FILES["scale.py"]
-QUICK = Sampling(seconds=0.03, min_samples=5, max_samples=20, chunk_s=0.002, quiet_timeout_s=0.0)
+QUICK = Sampling(seconds=0.03, min_samples=5, max_samples=20, chunk_s=0.002, heeds_load=False)
 GUARDED = replace(FAST, allow_torch=AllowTorch.GLUE)
 
 

@@ -32,7 +32,7 @@ from ...conftest import FAST, SCALE_PROBLEM
 
 cluster_utils = pytest.importorskip("ray.cluster_utils")
 
-QUICK = Sampling(seconds=0.03, min_samples=5, max_samples=20, chunk_s=0.002, quiet_timeout_s=0.0)
+QUICK = Sampling(seconds=0.03, min_samples=5, max_samples=20, chunk_s=0.002, heeds_load=False)
 SEARCH = replace(FAST, checks=1, sampling=QUICK, search=SearchSettings(compilers=1, window=2, sampling=QUICK))
 NODE = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
 

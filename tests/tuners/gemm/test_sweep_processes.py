@@ -74,7 +74,7 @@ def test_a_sweep_starts_its_servers_and_its_reference_once(tmp_path: Path, start
 
     budget = Budget(trials=TRIALS)
     task = Task(PythonKernel.parse(SOURCE), at, H200_LIMITS, "float32", 4, tuner="random", budget=budget)
-    sampling = Sampling(seconds=0.03, min_samples=5, max_samples=20, chunk_s=0.002, quiet_timeout_s=0.0)
+    sampling = Sampling(seconds=0.03, min_samples=5, max_samples=20, chunk_s=0.002, heeds_load=False)
     settings = replace(FAST, search=SearchSettings(compilers=COMPILERS, window=COMPILERS, sampling=sampling))
     with Unguarded(settings=settings) as evaluator:
         results = Sweep(task, [evaluator], tmp_path, Log()).run(SHAPES)
