@@ -29,6 +29,7 @@ from kernelwright.tuners import catalogue
 from kernelwright.tuners.search import FINAL, SEARCHED, Progress, Search
 
 from ...conftest import FAST, SCALE_PROBLEM
+from ...surroundings import WARM_SERVER
 
 cluster_utils = pytest.importorskip("ray.cluster_utils")
 
@@ -40,13 +41,15 @@ NODE = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[Any]:
     """A head that evaluates nothing, and a node with a processor; a test adds one more, another kills one."""
-    # The head has no processors and is the only one that cannot be lost.
-    cluster = cluster_utils.Cluster(
-        initialize_head=True, head_node_args={**NODE, "num_cpus": 0, "include_dashboard": False}
-    )
-    cluster.add_node(**NODE)
-    yield cluster
-    cluster.shutdown()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv(WARM_SERVER)  # a node that is killed would take it along, and the servers of others
+        # The head has no processors and is the only one that cannot be lost.
+        cluster = cluster_utils.Cluster(
+            initialize_head=True, head_node_args={**NODE, "num_cpus": 0, "include_dashboard": False}
+        )
+        cluster.add_node(**NODE)
+        yield cluster
+        cluster.shutdown()
 
 
 @pytest.fixture(scope="module")
