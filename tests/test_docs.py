@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")])
 
 
+@pytest.mark.timeout(900)  # functions of Python are not quick: they wait for other tests to leave the processor idle
 @pytest.mark.filterwarnings("ignore:no tuned config of gemm")  # gemm.md says that it comes
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_examples_run(page: Path) -> None:

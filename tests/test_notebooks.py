@@ -39,11 +39,12 @@ def test_without_a_variable_it_opens_the_recorded_sample() -> None:
     assert (NOTEBOOKS / SAMPLE).is_dir()
 
 
+@pytest.mark.timeout(900)  # as in test_docs.py
 def test_the_api_notebook_runs_on_the_package_alone() -> None:
     notebook = nbformat.read(NOTEBOOKS / "python_api.ipynb", as_version=4)
     code = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
     assert "from kernelwright" not in code and "import kernelwright\n" in code
-    nbclient.NotebookClient(notebook, timeout=200, kernel_name="python3").execute(cwd=str(NOTEBOOKS))
+    nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3").execute(cwd=str(NOTEBOOKS))
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     shown = "\n".join(output["data"].get("text/plain", "") for output in outputs if "data" in output)
     assert "Status.OK" in shown and "start" in shown
