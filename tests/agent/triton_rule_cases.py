@@ -157,7 +157,6 @@ import torch
 from pathlib import Path
 from kernelwright.evaluators.workers.modules import ProblemModule
 
-from .rule_cases import attempted
 from triton.runtime.jit import JITFunction
 
 
