@@ -156,7 +156,6 @@ LAUNCHED = """
 import torch
 from pathlib import Path
 from kernelwright.evaluators.workers.modules import ProblemModule
-
 from triton.runtime.jit import JITFunction
 
 
