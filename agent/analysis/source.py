@@ -46,8 +46,13 @@ def code(node: cst.CSTNode) -> str:
 class _OnOneLine(cst.CSTTransformer):
     """Removes comments and the backslashes of continued lines, neither of which may stand in the middle of a line."""
 
-    def leave_Comment(self, original_node: cst.Comment, updated_node: cst.Comment) -> cst.RemovalSentinel:
-        return cst.RemoveFromParent()
+    def leave_TrailingWhitespace(
+        self, original_node: cst.TrailingWhitespace, updated_node: cst.TrailingWhitespace
+    ) -> cst.TrailingWhitespace:
+        return updated_node.with_changes(comment=None)
+
+    def leave_EmptyLine(self, original_node: cst.EmptyLine, updated_node: cst.EmptyLine) -> cst.EmptyLine:
+        return updated_node.with_changes(comment=None)
 
     def leave_SimpleWhitespace(
         self, original_node: cst.SimpleWhitespace, updated_node: cst.SimpleWhitespace

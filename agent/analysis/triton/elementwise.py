@@ -58,7 +58,7 @@ class Elementwise:
             assert isinstance(new, cst.BaseStatement)
             body.append(new)
         put = {_INDEX: index, _VALUE: f"({value}).to(tl.float32)", _MASK: mask or "None", **renamed}
-        written = [substitute(one, put) for one in _alive(body)]
+        written: list[cst.CSTNode] = [substitute(one, put) for one in _alive(body)]
         if shape is not None:
             written = [_reshaped(one, f"[{renamed[self.block]}]", shape) for one in written]
         if any(renamed[self.block] in names(one) for one in written):
