@@ -220,10 +220,10 @@ class RuleProposer:
             return SkippedRule(rule=rule.name, reason=str(reason))
         except Exception as error:  # a bug of this rule, which the others need not pay for
             _LOG.exception("rule failed: %s", rule.name)
-            reason = first_line(f"{type(error).__name__}: {error}")
+            what = first_line(f"{type(error).__name__}: {error}")
             if before:
-                reason = f"after {len(before)} other{'s' * (len(before) > 1)}: {reason}"
-            failed = SkippedRule(rule=rule.name, reason=reason, failed=True)
+                what = f"after {len(before)} other{'s' * (len(before) > 1)}: {what}"
+            failed = SkippedRule(rule=rule.name, reason=what, failed=True)
             self._failed_together += [failed] if before else []
             return failed
 
