@@ -91,7 +91,6 @@ class Recorder:
         self._steps: list[Recorded] = []
         self._scratch: set[int] = set()  # storages that were allocated, and not used yet
         self._failed: str | None = None
-        self.constants: dict[int, Any] = {}
         self._constants: dict[int, Any] = {}
         self.constants: dict[int, Any] = {}
         """Tensors that existed before the call, beside inputs and weights, as they were then, by number in its plan."""
