@@ -111,10 +111,10 @@ def _two_axes(launch: Launch, block: str, each: str, rows: str, count: str) -> E
         values.run(statement)
     for call in function.calls("arange"):
         edits[call] = lambda node: expression(f"{code(node)}[None, :]")
-    for call in find_all(function.node, PROGRAM):
-        edits[call] = lambda _: expression(rows)
-    for call in find_all(function.node, _REDUCTION):
-        edits[call] = _kept
+    for one in find_all(function.node, PROGRAM):
+        edits[one] = lambda _: expression(rows)
+    for one in find_all(function.node, _REDUCTION):
+        edits[one] = _kept
     for shape in find_all(function.node, m.Tuple(elements=[m.Element(m.Name(block))])):
         edits[shape] = lambda _: expression(f"({each}, {block})")
 
