@@ -143,8 +143,7 @@ class CandidateClient(CandidateProcess):
         verdict = reference_client.call(
             "check_timed",
             weights=checked.weights,
-            seed=seed,
-            calls=[calls],
+            drawn=[[seed, None, calls]],
             path=str(path),
             outputs=[answer.described()],
         )
@@ -154,6 +153,9 @@ class CandidateClient(CandidateProcess):
         elif verdict["status"] != Status.OK:
             why = f"a timed call returned something else than the reference: {verdict['message']}"
             raise self.rejected("wrong-when-timed", "while it was timed", why)
+        elif (trivial := trivial_output_in(verdict)) is not None:
+            self.worker.end()
+            raise rejected(trivial)
 
     def operators(self, checked: VerifiedConfig) -> OperatorsResponse:
         """Return one call's torch operators and launches of own kernels. Raises `Failure`."""
@@ -195,7 +197,7 @@ class CandidateClient(CandidateProcess):
             return str(reason)
         except (OSError, ValueError):
             raise Failure(Status.CRASHED, "the process sent no proper plan") from None
-        if any(code.kind == "c" for code in recorded.codes.values()):
+        if any(code.kind == "c" for part in recorded.parts for code in part.codes.values()):
             return "C, which may be anybody's, where the plan must have the IR that it was generated from"
         return RecordedPlan(recorded, answer.described(), self.outputs)
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ...core import Rejection, Status
+from ..correctness.distributions import OTHER_WEIGHTS
 from ..reference.client import ReferenceClient
 from ..timing.outside import ClocksDisagree, OutsideClock
 from ..workers.channel import Message
-from .replayer import Replayer
-from .verified import Failure, VerifiedConfig, rejected
+from .replayer import Drawn, Replayer
+from .verified import Failure, VerifiedConfig, rejected, told_of, trivial_output_in
 
 MOST_CALLS = 96
 """Calls of a batch."""
@@ -21,6 +22,9 @@ BATCH_SHARE = 1 / 20
 """What the calls of a batch may take together, unless one alone takes more: bytes on a CPU, or a share of a GPU's."""
 COMPARED_ONE_IN = 4
 """Of so many results one is compared, drawn by chance."""
+OTHERS_ONE_IN = 4
+"""Of so many chunks one has a call more, on inputs of another distribution; the first two, of one and two calls, have
+none."""
 
 
 def room_for_calls(properties: Mapping[str, Any] | None) -> int:
@@ -36,7 +40,8 @@ def rule_of_times(on_cpu: bool) -> str:
 class ReplayTimer:
     """Times one plan; call it with the number of calls to time. It raises `Failure`.
 
-    Each chunk is on the next seed's inputs; the weights are those of the config. `draw` gives random numbers.
+    Each chunk is on the next seed's inputs; the weights are those of the config. `draw` gives random numbers. A chunk
+    may have a call on inputs of another distribution, whose time counts as any other's.
     """
 
     def __init__(
@@ -63,6 +68,9 @@ class ReplayTimer:
         self._clock = OutsideClock(None if on_cpu else reference_client.idle, lambda: replayer.go(empty=True)[1])
         self._made: dict[int, int] = {}  # calls by seed
         self._timed_together = False
+        self._chunks = self._turn = 0
+        distributions = [] if reference_client.written_weights else reference_client.distributions
+        self._others = [one for one in distributions if one != OTHER_WEIGHTS]
         self.left_out = 0
         """Batches whose times were not those of this process's clock, and that were made again."""
 
@@ -71,9 +79,11 @@ class ReplayTimer:
         seed = next(self._seeds)
         taken: Message = {"samples_ms": [], "host_ms": [], "cores": 0.0, "method": ""}
         self._clock.restart()
+        other = self._other()
         try:
             while len(taken["samples_ms"]) < LENGTHS[0] * samples:
-                self._add_batch(taken, seed, samples - len(taken["samples_ms"]))
+                self._add_batch(taken, seed, samples - len(taken["samples_ms"]), other)
+                other = None
         except Failure as failure:
             failure.config = self._checked.config
             raise
@@ -81,14 +91,25 @@ class ReplayTimer:
             self._replayer.pause()
         return taken
 
-    def _add_batch(self, taken: Message, seed: int, left: int) -> None:
-        first = self._made.get(seed, 0) + 1
+    def _other(self) -> Message | None:
+        """Return the call on inputs of another distribution that the next chunk has, or None."""
+        if self._chunks % OTHERS_ONE_IN == 0:
+            self._turn = self._chunks + 2 + self._draw() % (OTHERS_ONE_IN - 2)
+        self._chunks += 1
+        if not self._others or self._chunks != self._turn + 1:
+            return None
+        distribution = self._others[self._draw() % len(self._others)]
+        return {"seed": self._draw(), "distribution": distribution, "place": self._draw()}
+
+    def _add_batch(self, taken: Message, seed: int, left: int, other: Message | None) -> None:
+        first = self._made.get(seed, 0)
         alone = self._alone
-        count = self._replayer.prepare_timed(
+        drawn = self._replayer.prepare_timed(
             self._reference_client, self._checked.serial, self._checked.weights, seed, first, self._length(left),
-            self._graph,
+            self._graph, other,
         )  # fmt: skip
-        self._made[seed] = first + count - 1
+        count = len(drawn)
+        self._made[seed] = first + sum(one[0] == seed for one in drawn)
         if self._alone and not alone and self._timed_together:
             why = "writes to a tensor that it keeps, in some calls only; a call must find nothing of an earlier one"
             raise self._replayer.rejected("changing-plan", "while it was timed", why)
@@ -97,7 +118,7 @@ class ReplayTimer:
         if made.reason is not None or len(made.samples_ms) != count:
             why = self._replayer.failed(made.reason or f"{count} calls, but {len(made.samples_ms)} times")
             raise Failure(Status.RUNTIME_ERROR, why)
-        self._compare_some(seed, first, count)
+        self._compare_some(drawn)
         try:
             times = self._clock.agreed(made.samples_ms, wall_ms)
         except ClocksDisagree as disagree:
@@ -122,15 +143,19 @@ class ReplayTimer:
         count = least + self._draw() % (most - least + 1)
         return max(1, min(count, MOST_CALLS, self._room // self._replayer.bytes_of(self._checked.serial)))
 
-    def _compare_some(self, seed: int, first: int, count: int) -> None:
-        places = list(range(count))
-        number, left = divmod(count, COMPARED_ONE_IN)
+    def _compare_some(self, drawn: Sequence[Drawn]) -> None:
+        places = [place for place, (_, distribution, _) in enumerate(drawn) if distribution is None]
+        others = set(range(len(drawn))).difference(places)
+        number, left = divmod(len(places), COMPARED_ONE_IN)
         number += self._draw() % COMPARED_ONE_IN < left
-        chosen = sorted(places.pop(self._draw() % len(places)) for _ in range(number))
+        chosen = sorted([*others, *(places.pop(self._draw() % len(places)) for _ in range(number))])
         if not chosen:
             self._replayer.require_intact()
             return
-        verdict = self._replayer.compare_timed(self._reference_client, self._checked.weights, seed, first, chosen)
+        verdict = self._replayer.compare_timed(self._reference_client, self._checked.weights, drawn, chosen)
         if verdict["status"] != Status.OK:
-            why = f"a timed replay gave something else than the reference: {verdict['message']}"
+            told = f"{told_of(verdict['distribution'])}: " if verdict.get("distribution") else ""
+            why = f"a timed replay gave something else than the reference: {told}{verdict['message']}"
             raise rejected(Rejection(rule="wrong-when-timed", where="while it was timed", why=why))
+        if (trivial := trivial_output_in(verdict)) is not None:
+            raise rejected(trivial)

@@ -31,6 +31,10 @@ from .verified import Failure, RecordedPlan
 _SUBJECT = "the process that replayed its launches"
 
 
+Drawn = tuple[int, str | None, int]
+"""What a call's inputs are: seed, distribution and variant (`DrawnReference.inputs_of`)."""
+
+
 class Checked(NamedTuple):
     """One call of a plan: `reason` says why it could not be made; else there is a verdict, and what else it did."""
 
@@ -96,14 +100,21 @@ class Replayer(CandidateProcess):
         return number in self._remembering
 
     def check(
-        self, reference_client: ReferenceClient, number: int, seed: int, distribution: str | None, precise: bool
+        self,
+        reference_client: ReferenceClient,
+        number: int,
+        seed: int,
+        distribution: str | None,
+        variant: int,
+        precise: bool,
     ) -> Checked:
-        """Make one call on the weights and inputs of a seed, and compare its result.
+        """Make one call on the weights of a seed and on inputs (`DrawnReference.inputs_of`), and compare its result.
 
         `precise` also compares with fp64 and with trivial outputs, and makes the call again: `deterministic` in the
         verdict says whether that gave the same bits.
         """
-        reason, found = self._called(reference_client, number, seed, distribution, watch=True)
+        call = seed, distribution, variant
+        reason, found = self._called(reference_client, number, call, watch=True)
         if found is None:
             return Checked(reason, {})
         if reference_client.has_large_inputs:
@@ -111,12 +122,13 @@ class Replayer(CandidateProcess):
             reference_client.call("take_back")
         verdict = reference_client.call(
             "check", seed=seed, path=str(self.outputs), outputs=found.described()[0], distribution=distribution,
-            precise=precise, hold=precise, written=reference_client.effects["changed"], form=found.form, keep_open=True,
+            variant=variant, precise=precise, hold=precise, written=reference_client.effects["changed"],
+            form=found.form, keep_open=True,
         )  # fmt: skip
         if self._cannot_share(verdict):
-            return self.check(reference_client, number, seed, distribution, precise)
+            return self.check(reference_client, number, *call, precise)
         if verdict["status"] == Status.OK and precise:
-            _, again = self._called(reference_client, number, seed, distribution, watch=False)
+            _, again = self._called(reference_client, number, call, watch=False)
             if again is not None:
                 request = {"path": str(self.outputs), "outputs": again.described()[0], "keep_open": True}
                 verdict["deterministic"] = reference_client.call("same", **request)["same"]
@@ -133,7 +145,7 @@ class Replayer(CandidateProcess):
 
     def prepare_one(self, reference_client: ReferenceClient, number: int, seed: int) -> None:
         """Prepare one call on the weights and inputs of a seed, of a plan that fits them."""
-        if (reason := self._prepare_one(reference_client, number, seed, None, watch=False)) is not None:
+        if (reason := self._prepare_one(reference_client, number, (seed, None, 0), watch=False)) is not None:
             raise Failure(Status.RUNTIME_ERROR, self.failed(reason))
 
     def repeat_ms(self, calls: int) -> float:
@@ -172,13 +184,17 @@ class Replayer(CandidateProcess):
         first: int,
         count: int,
         graph: bool,
-    ) -> int:
-        """Prepare up to `count` calls on variants of a seed's inputs, from the variant `first` on; return how many."""
+        other: Message | None = None,
+    ) -> list[Drawn]:
+        """Prepare up to `count` calls on variants of a seed's inputs, from the variant `first` on, and perhaps one more
+        of another distribution (`HandoverRequests.hand_calls`); return what their inputs are.
+        """
         given = self._hand_weights(reference_client, weights, None)
+        fresh = self._inputs != seed or other is not None
         handed = reference_client.call(
-            "hand_calls", seed=seed, first=first, count=count, fresh=self._inputs != seed, **self._way()
+            "hand_calls", seed=seed, first=first, count=count, fresh=fresh, other=other, **self._way()
         )
-        self._inputs = seed if all(start is not None for _, start in handed["calls"]) else None
+        self._inputs = seed if handed.get("kept") else None
         reason, read = handed["reason"], True
         if reason is None:
             reason, read = self._prepare(
@@ -187,8 +203,8 @@ class Replayer(CandidateProcess):
         if reason is not None:
             raise Failure(Status.RUNTIME_ERROR, self.failed(reason))
         if not read:
-            return self.prepare_timed(reference_client, number, weights, seed, first, count, graph)
-        return len(handed["calls"])
+            return self.prepare_timed(reference_client, number, weights, seed, first, count, graph, other)
+        return [(seed, distribution, variant) for seed, distribution, variant in handed["drawn"]]
 
     def go(self, empty: bool = False) -> tuple[BatchResponse, float]:
         """Make the calls that are prepared, or none; return the answer, and the milliseconds until it came."""
@@ -201,19 +217,19 @@ class Replayer(CandidateProcess):
         self._outputs((), ())
 
     def compare_timed(
-        self, reference_client: ReferenceClient, weights: int, seed: int, first: int, places: Sequence[int]
+        self, reference_client: ReferenceClient, weights: int, drawn: Sequence[Drawn], places: Sequence[int]
     ) -> Message:
-        """Return the verdict on what the calls at these places of the batch returned, whose variants begin at `first`.
+        """Return the verdict on what the calls at these places of the batch returned, given the inputs of all.
 
         It is that on the first that differs from the reference, or on the last.
         """
         found = self._outputs(places, ())
         verdict = reference_client.call(
-            "check_timed", weights=weights, seed=seed, calls=[first + place for place in places],
-            path=str(self.outputs), outputs=found.described(), keep_open=True,
+            "check_timed", weights=weights, drawn=[drawn[place] for place in places], path=str(self.outputs),
+            outputs=found.described(), keep_open=True,
         )  # fmt: skip
         if self._cannot_share(verdict):
-            return self.compare_timed(reference_client, weights, seed, first, places)
+            return self.compare_timed(reference_client, weights, drawn, places)
         return verdict
 
     def pause(self) -> None:
@@ -244,26 +260,27 @@ class Replayer(CandidateProcess):
         return f"its launches, replayed: {first_line(error)}"
 
     def _called(
-        self, reference_client: ReferenceClient, number: int, seed: int, distribution: str | None, watch: bool
+        self, reference_client: ReferenceClient, number: int, call: Drawn, watch: bool
     ) -> tuple[str | None, BatchOutputs | None]:
         """Make one call; return why it cannot be made, or its results."""
-        reason = self._prepare_one(reference_client, number, seed, distribution, watch)
+        reason = self._prepare_one(reference_client, number, call, watch)
         if reason is None:
             made, _ = self.go()
             reason = made.reason
         return reason, None if reason is not None else self._outputs([0], reference_client.effects["changed"])
 
-    def _prepare_one(
-        self, reference_client: ReferenceClient, number: int, seed: int, distribution: str | None, watch: bool
-    ) -> str | None:
-        """Prepare a call on the weights and inputs of a seed; return why that is not possible, or None."""
+    def _prepare_one(self, reference_client: ReferenceClient, number: int, call: Drawn, watch: bool) -> str | None:
+        """Prepare a call on the weights of its seed; return why that is not possible, or None."""
+        seed, distribution, variant = call
         given = self._hand_weights(reference_client, seed, distribution)
-        handed = reference_client.call("hand_inputs", seed=seed, distribution=distribution, **self._way())
+        handed = reference_client.call(
+            "hand_inputs", seed=seed, distribution=distribution, variant=variant, **self._way()
+        )
         self._inputs = None
         if handed["reason"] is not None:
             return str(handed["reason"])
         reason, read = self._prepare(reference_client.written_weights, number, handed, given, graph=False, watch=watch)
-        return reason if read else self._prepare_one(reference_client, number, seed, distribution, watch)
+        return reason if read else self._prepare_one(reference_client, number, call, watch)
 
     def _hand_weights(self, reference_client: ReferenceClient, seed: int, distribution: str | None) -> Message | None:
         """Let the reference worker hand over weights; None where the process has them."""

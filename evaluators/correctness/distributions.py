@@ -6,11 +6,12 @@ the same from a seed in every process.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..workers.modules import ProblemModule
 from .eight_bit import narrowed, widened
+from .mixed_rows import MIXED, Mixture, main_input, mixed
 
 STRUCTURE = "structure"
 OTHER_WEIGHTS = "other weights"
@@ -81,9 +82,22 @@ def draw(problem: ProblemModule, seed: int, distribution: str | None = None) -> 
     if distribution == OTHER_NUMBERS:
         again = problem.inputs(seed + 1)
         return [_renumbered(*pair, generator) for pair in zip(inputs, again, strict=True)]
+    if distribution in MIXED:
+        return _mixed(inputs, seed, problem.device, MIXED[distribution])
     return [
         _laid_out_like(value, _changed(value, distribution, generator)) if is_floating(value) else value
         for value in inputs
+    ]
+
+
+def _mixed(inputs: Sequence[Any], seed: int, device: str, mixture: Mixture) -> list[Any]:
+    main = main_input(inputs)
+    return [
+        # The same numbers for each, so that a quiet row meets a quiet one.
+        _laid_out_like(value, mixed(value, generator_of(seed, device), mixture))
+        if number == main or (mixture.alike and is_floating(value) and value.shape == inputs[main].shape)
+        else value
+        for number, value in enumerate(inputs)
     ]
 
 

@@ -11,10 +11,11 @@ from ...core import Status, Tolerance
 from ...core.text import first_line
 from ..workers.channel import Message
 from ..workers.modules import outputs_of
-from .compare import EXACT, RelativeError, dtype_name, pieces
+from .compare import EXACT, RelativeError, dtype_name, pieces, relative_difference
 from .distributions import MAGNITUDES, same_layout
 from .eight_bit import widened
 from .exact_parts import double, exact_parts
+from .row_limits import COUNTED, counted_share
 
 FLOOR = {"float64": 1e-11, "float32": 1.2e-5, "float16": 2e-3, "bfloat16": 1.6e-2}
 """Root mean square errors above any summation order's and below the next lower precision's: TF32 has 2e-4 and more,
@@ -49,6 +50,7 @@ class Fp64Comparison:
         self._rounding: dict[str | None, float] = {}
         self._default: dict[str | None, float] = {}
         self._default_rms: dict[int, float] = {}
+        self._limits: dict[int, tuple[float, float]] = {}
         self.obstacle: str | None = None
         """Why the reference cannot be computed in fp64."""
 
@@ -113,6 +115,37 @@ class Fp64Comparison:
             return all(error.root_mean_square <= ROUGH for error in found.of[0])
         return near
 
+    def copes_by_row(self, model: Any, inputs: Sequence[Any], expected: Sequence[Any]) -> bool:
+        """Return whether most rows of each output are finite and near fp64, and indices are those of fp64."""
+        import torch
+
+        if self.obstacle is not None or not all(isinstance(one, torch.Tensor) for one in expected):
+            return False
+        try:
+            exact = in_fp64(model)(inputs)
+        except (RuntimeError, TypeError, MemoryError):
+            return False
+        if _obstacle(exact, expected) is not None:
+            return False
+        return all(
+            counted_share(wanted, one, inputs) >= COUNTED if one.is_floating_point() else _equal(one, wanted)
+            for one, wanted in zip(exact, expected, strict=True)
+        )
+
+    def is_surely_exact(self, expected: Sequence[Any], actual: Sequence[Any]) -> bool:
+        """Return whether `compare` would find nothing, without a result in fp64: a candidate's error against fp64 is at
+        most its difference from torch's result and torch's error together, as large as that was before.
+        """
+        if self.obstacle is not None:
+            return True
+        for output, (one, got) in enumerate(zip(_floating(expected), _floating(actual), strict=True)):
+            if dtype_name(one) not in FLOOR:
+                continue
+            torchs_error, limit = self._limits.get(output, (0.0, 0.0))
+            if not relative_difference(one, got) + torchs_error <= limit:
+                return False
+        return True
+
     def compare(
         self,
         model: Any,
@@ -146,6 +179,9 @@ class Fp64Comparison:
                 default = max(defaults[output].root_mean_square, self._default_rms.get(output, 0.0))
             dtype = dtype_name(one)
             limit = max(TIMES_TORCH * torch_rms, TIMES_DEFAULT * default, FLOOR.get(dtype, 0.0))
+            known, least = self._limits.get(output, (0.0, limit))
+            error = torch_rms if fp32 is None else defaults[output].root_mean_square
+            self._limits[output] = max(known, error), min(least, limit)
             if mine > limit and dtype in FLOOR:
                 than = dtype if fp32 is None else f"PyTorch's defaults for {dtype}"
                 message = (

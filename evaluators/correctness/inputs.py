@@ -165,14 +165,17 @@ class Feed:
         """Free the base; it is drawn again when it is needed."""
         self._seed, self._base, self._pool = None, [], None
 
-    def starts(self, seed: int, first: int, count: int) -> list[int]:
-        """Return where the factors begin of `count` calls, from the call with the number `first` on."""
+    def starts(self, seed: int, first: int, count: int) -> list[int | None]:
+        """Return where the factors begin of `count` calls, from the call with the number `first` on; None for the
+        number 0, which is the base itself."""
         factors = random.Random(seed)
-        return [factors.randrange(VARIANTS) for _ in range(first + count - 1)][first - 1 :]
+        return [None, *(factors.randrange(VARIANTS) for _ in range(first + count - 1))][first : first + count]
 
     def at(self, seed: int, calls: int) -> Tensors:
-        """Return the inputs of the call with this number, the first being 1, in memory of their own."""
+        """Return the inputs of the call with this number, in memory of their own: 0 is what the seed draws."""
         (start,) = self.starts(seed, calls, 1)
+        if start is None:
+            return self.problem.inputs(seed)
         base = self.base(seed)
         with self._writing:
             if not is_large(base):

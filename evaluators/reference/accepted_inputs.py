@@ -17,8 +17,10 @@ from ..correctness.distributions import (
     is_floating,
 )
 from ..correctness.fp64 import copied, outputs_where_accepted
+from ..correctness.mixed_rows import MIXED, MODERATE, main_input
 from ..correctness.reference_checks import same_result, same_special_values
 from ..workers.channel import Message
+from ..workers.memory import is_large
 from .arithmetic import STRICT
 from .comparison import Comparison
 from .drawn_reference import DrawnReference
@@ -43,6 +45,7 @@ class InputRequests:
             # What a kernel keeps between its steps may be in fp16 too, whose range ends at 65504.
             narrow = any(is_floating(value) and dtype_name(value) == "float16" for value in reference.inputs)
             fit += itertools.islice(filter(self._copes, () if narrow else MAGNITUDES), 1)
+            fit += itertools.islice(filter(self._copes_by_row, self._mixtures(narrow)), 1)
         if any(parameter.is_floating_point() for parameter in reference.model.parameters()) and self._copes(
             OTHER_WEIGHTS
         ):
@@ -74,6 +77,29 @@ class InputRequests:
             expected = self._floating(*copied(reference.inputs))
             allowed = [reference.tolerances.get(dtype_name(one), EXACT).tightest for one in expected]
             return is_steady(self._floating, reference.inputs, expected, allowed)
+
+    def _copes_by_row(self, distribution: str) -> bool:
+        """Return whether the reference is finite and accurate in most of the rows, each by its own measure."""
+        reference = self._reference
+        reference.prepare(0, distribution)
+        with reference.arithmetic.switched(STRICT):
+            expected = outputs_where_accepted(reference.model, reference.inputs)
+            return (
+                expected is not None
+                and not is_large([*reference.inputs, *expected])
+                and self._comparison.exactness.copes_by_row(reference.model, reference.inputs, expected)
+            )
+
+    def _mixtures(self, narrow: bool) -> tuple[str, ...]:
+        """The mixed rows that may be used: not of eight bits, of inputs that are written to, or where only a share of a
+        result must match."""
+        reference = self._reference
+        reference.prepare(0)
+        main = reference.inputs[main_input(reference.inputs)]
+        partly = any(one.matched < 1 for one in reference.tolerances.values())
+        if main.element_size() == 1 or reference.changes_inputs or partly or is_large(reference.inputs):
+            return ()
+        return (MODERATE,) if narrow else tuple(MIXED)
 
     def _accepts_other_numbers(self) -> bool:
         """Return whether there are whole numbers that no seed changes, and the reference stands others."""

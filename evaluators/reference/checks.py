@@ -9,7 +9,6 @@ from typing import Any
 from ...core import Status
 from ..correctness.compare import compare, failed
 from ..correctness.digest import HeldOutput
-from ..correctness.inputs import Feed
 from ..correctness.trivial_outputs import TrivialOutput
 from ..workers.channel import Message
 from ..workers.modules import form_of, outputs_of
@@ -29,7 +28,6 @@ class CheckRequests:
         self._held: list[Any] = []
         self._opened = OpenMemory()
         self._state: StateBuffer | None = None
-        self._feed: Feed | None = None  # keeps the base of the seed, of which several calls are compared
 
     def state(self, seed: int, path: str, share: bool, distribution: str | None = None) -> Message:
         """Pass on the weights drawn from the seed, if there are any: in device memory if requested, else in a file.
@@ -57,19 +55,21 @@ class CheckRequests:
         outputs: list[Message],
         written: list[int],
         distribution: str | None = None,
+        variant: int = 0,
         precise: bool = False,
         hold: bool = False,
         form: str | None = None,
         keep_open: bool = False,
     ) -> Message:
-        """Compare the candidate's outputs for this seed with the reference, whose result must have the same `form`.
+        """Compare the candidate's outputs for these inputs (`DrawnReference.inputs_of`) with the reference, whose
+        result must have the same `form`.
 
         With `keep_open`, shared memory that the outputs are in stays open for the next time. Behind its outputs are the
-        inputs with the numbers in `written`, which the reference writes to. `precise` also compares with fp64, and
-        returns the trivial outputs that would have passed; `hold` remembers the candidate's for `same`.
+        inputs with the numbers in `written`, which the reference writes to. `precise` also returns the errors against
+        fp64, and the trivial outputs that would have passed; `hold` remembers the candidate's for `same`.
         """
         reference = self._reference
-        reference.prepare(seed, distribution)
+        reference.prepare(seed, distribution, variant)
         fp32 = self._comparison.in_fp32(reference.inputs, distribution, precise)
         wanted = reference.model(*reference.inputs)
         if form is not None and form != form_of(wanted):
@@ -80,7 +80,7 @@ class CheckRequests:
         allowed = self._comparison.allowed(distribution)
         verdict = compare([*expected, *inputs], outputs, self._outputs(path, keep_open), allowed, written)
         if verdict["status"] == Status.WRONG_VALUE and distribution is None:
-            reference.prepare(seed)  # the reference may have changed them
+            reference.prepare(seed, variant=variant)  # the reference may have changed them
             if self._comparison.learn_rounding(fp32 or expected):
                 allowed = self._comparison.allowed()
                 verdict = compare([*expected, *inputs], outputs, self._outputs(path, keep_open), allowed, written)
@@ -93,9 +93,10 @@ class CheckRequests:
             and (trivial := TrivialOutput.of(actual, expected, reference.inputs)) is not None
         ):
             verdict["message"] = f"returned {trivial}: {verdict['message']}"
-        if verdict["status"] == Status.OK and precise:
-            reference.prepare(seed, distribution)  # the reference may have changed them
-            verdict |= self._comparison.precise_verdict(expected, actual, fp32, allowed)
+        if verdict["status"] == Status.OK:
+            reference.prepare(seed, distribution, variant)  # the reference may have changed them
+            further = self._comparison.precise_verdict if precise else self._comparison.further_verdict
+            verdict |= further(reference.inputs, expected, actual, fp32, allowed, distribution)
         del wanted, expected, actual, inputs
         reference.release()
         return verdict
@@ -112,29 +113,32 @@ class CheckRequests:
     def check_timed(
         self,
         weights: int,
-        seed: int,
-        calls: list[int],
+        drawn: list[tuple[int, str | None, int]],
         path: str,
         outputs: list[list[Message]],
         keep_open: bool = False,
     ) -> Message:
-        """Compare the outputs of timed calls, given their weights, the seed of their inputs, and their numbers, from 1.
+        """Compare the outputs of timed calls, given their weights and what their inputs are (`inputs_of`).
 
-        Returns the verdict on the first that differs, or on the last.
+        Returns the verdict on the first that differs, or on the last, and as `distribution` that of its inputs.
         """
         reference = self._reference
         reference.prepare_model(weights)
         reference.release_timed()
         reader, verdict = self._outputs(path, keep_open), {}
-        feed = self._feed = self._feed or Feed(reference.problem)
-        for call, described in zip(calls, outputs, strict=True):
-            inputs = feed.at(seed, call)
-            fp32 = self._comparison.in_fp32(inputs, None)
+        for one, described in zip(drawn, outputs, strict=True):
+            inputs, distribution = reference.inputs_of(*one), one[1]
+            fp32 = self._comparison.in_fp32(inputs, distribution)
             expected = reference.outputs(inputs)
-            self._comparison.exactness.learn(fp32, expected, None)
-            verdict = compare(expected, described, reader, self._comparison.allowed(inputs=inputs))
-            verdict.pop("actual", None)
-            if verdict["status"] != Status.OK:
+            self._comparison.exactness.learn(fp32, expected, distribution)
+            if reference.changes_inputs:
+                inputs = reference.inputs_of(*one)
+            allowed = self._comparison.allowed(distribution, inputs)
+            verdict = {**compare(expected, described, reader, allowed), "distribution": distribution}
+            actual = verdict.pop("actual", [])
+            if verdict["status"] == Status.OK:
+                verdict |= self._comparison.further_verdict(inputs, expected, actual, fp32, allowed, distribution)
+            if verdict["status"] != Status.OK or verdict.get("trivial_output"):
                 break
         return verdict
 

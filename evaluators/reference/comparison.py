@@ -11,6 +11,8 @@ from ..correctness.compare import EXACT, Allowed, as_real, dtype_name
 from ..correctness.conditioning import amplified_error, forgive, is_as_exact, rows_are_close, settled
 from ..correctness.distributions import MAGNITUDES, OTHER_STRIDES, STRUCTURE
 from ..correctness.fp64 import FLOOR, NARROW, NARROW_BYTES, TIMES_TORCH, Fp64Comparison, copied, in_fp64
+from ..correctness.mixed_rows import MIXED
+from ..correctness.row_limits import Runs, compare_rows
 from ..correctness.trivial_outputs import TrivialOutput, passing_trivial_outputs
 from ..workers.channel import Message
 from .arithmetic import STRICT
@@ -35,6 +37,7 @@ class Comparison:
             self.exactness.slack(None if distribution == OTHER_STRIDES else distribution),
             unbounded=distribution not in (None, OTHER_STRIDES),
             forgiven=partial(self._forgiven, distribution, on),
+            rows=partial(self._by_rows, on) if distribution in MIXED else None,
         )
 
     def in_fp32(self, inputs: list[Any], distribution: str | None, precise: bool = False) -> list[Any] | None:
@@ -65,17 +68,53 @@ class Comparison:
         return self.exactness.learn_rounding(self._reference.model, self._reference.inputs, fp32)
 
     def precise_verdict(
-        self, expected: list[Any], actual: list[Any], fp32: list[Any] | None, allowed: Allowed
+        self,
+        inputs: Sequence[Any],
+        expected: list[Any],
+        actual: list[Any],
+        fp32: list[Any] | None,
+        allowed: Allowed,
+        distribution: str | None,
     ) -> Message:
         """Compare a correct result with fp64, and with trivial outputs."""
-        reference = self._reference
-        verdict = self.exactness.compare(reference.model, reference.inputs, expected, actual, fp32)
-        trivial = TrivialOutput.of(actual, expected, reference.inputs)
+        verdict = self.exactness.compare(self._reference.model, inputs, expected, actual, fp32)
+        trivial = TrivialOutput.of(actual, expected, inputs)
         return {
             **verdict,
-            "trivial_outputs": passing_trivial_outputs(expected, reference.inputs, allowed),
+            "trivial_outputs": passing_trivial_outputs(expected, inputs, allowed),
             "trivial_output": str(trivial) if trivial else None,
         }
+
+    def further_verdict(
+        self,
+        inputs: Sequence[Any],
+        expected: list[Any],
+        actual: list[Any],
+        fp32: list[Any] | None,
+        allowed: Allowed,
+        distribution: str | None,
+    ) -> Message:
+        """Hold a correct result to what `precise_verdict` demands, computing in fp64 only where that may change
+        anything. On inputs of other distributions there is no limit against fp64 but that of mixed rows."""
+        found: Message = {}
+        if distribution is None and not self.exactness.is_surely_exact(expected, actual):
+            found = self.exactness.compare(self._reference.model, inputs, expected, actual, fp32)
+        if distribution is None and (trivial := TrivialOutput.of(actual, expected, inputs)) is not None:
+            found["trivial_outputs"] = passing_trivial_outputs(expected, inputs, allowed)
+            found["trivial_output"] = str(trivial)
+        return found
+
+    def _by_rows(self, inputs: Sequence[Any], number: int, expected: Any, actual: Any, which: str) -> Message | None:
+        """Compare an output row by row; None where there is too little memory for that."""
+        import torch
+
+        reference = self._reference
+        tolerance = reference.tolerances.get(dtype_name(expected), EXACT)
+        try:
+            runs = Runs(lambda given: reference.outputs(copied(given)), in_fp64(reference.model), inputs)
+            return compare_rows(runs, number, expected, actual, tolerance, which)
+        except (torch.OutOfMemoryError, MemoryError):
+            return None
 
     def _forgiven(
         self, distribution: str | None, inputs: Sequence[Any], number: int, expected: Any, actual: Any

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...core import Tolerance
 from ..correctness.distributions import OTHER_WEIGHTS, change_weights, draw, vary_constants
+from ..correctness.inputs import Feed
 from ..timing.priority import Scheduling
 from ..timing.timed_calls import TimedCalls
 from ..workers.channel import Message
@@ -39,8 +40,8 @@ class DrawnReference:
         """How often a model was drawn."""
         self._weights_changed = False
         self.inputs: list[Any] = []
-        self.drawn: tuple[int, str | None] | None = None
-        """Seed and distribution of the inputs."""
+        self.drawn: tuple[int, str | None, int] | None = None
+        """What the inputs are (`inputs_of`)."""
         self.changes_inputs = False
         self.written_weights: frozenset[str] = frozenset()
         """The weights that the reference itself writes to."""
@@ -56,16 +57,29 @@ class DrawnReference:
         """The clock and the inputs of timed calls."""
         return TimedCalls(self.device, self.problem)
 
+    @cached_property
+    def feed(self) -> Feed:
+        """The variants of the problem's own inputs on which calls are made, checked and timed ones alike."""
+        return Feed(self.problem)
+
+    def inputs_of(self, seed: int, distribution: str | None, variant: int) -> list[Any]:
+        """Draw a call's inputs: of another distribution, or the variant of the problem's own with this number.
+
+        The variant 0 is what the seed draws.
+        """
+        return self.feed.at(seed, variant) if variant else draw(self.problem, seed, distribution)
+
     def outputs(self, inputs: Sequence[Any]) -> list[Any]:
         """Return what the reference returns for these inputs."""
         return outputs_of(self.model(*inputs))
 
-    def prepare(self, seed: int, distribution: str | None = None) -> None:
-        """Draw the weights and the inputs of a seed, unless they are the current ones."""
+    def prepare(self, seed: int, distribution: str | None = None, variant: int = 0) -> None:
+        """Draw the weights of a seed, and inputs (`inputs_of`), unless they are the current ones."""
         self.prepare_model(seed, distribution)
-        if self.drawn != (seed, distribution) or self.changes_inputs:
+        wanted = seed, distribution, variant
+        if self.drawn != wanted or self.changes_inputs:
             self.forget_inputs()  # freed before others are drawn
-            self.inputs, self.drawn = draw(self.problem, seed, distribution), (seed, distribution)
+            self.inputs, self.drawn = self.inputs_of(*wanted), wanted
 
     def prepare_model(self, seed: int, distribution: str | None = None) -> None:
         """Draw the weights of a seed, unless they are the current ones."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core import find_language
-from ..correctness.inputs import Feed
+from ..correctness.distributions import draw
 from ..languages.base import support_of
 from ..workers.channel import Message
 from ..workers.handover import Handover
@@ -34,7 +34,6 @@ class HandoverRequests:
         device = reference.device
         self._weights, self._factors = Handover(device), Handover(device)
         self._inputs: list[Handover] = []
-        self._feed: Feed | None = None
         self._helped: list[list[str]] = []
 
     def build_helpers(self, language: str, signatures: list[list[str]]) -> Message:
@@ -54,44 +53,63 @@ class HandoverRequests:
         given = self._weights.give([*weights.values()], Path(folder, "weights.bin"), share)
         return {"weights": {"names": [*weights], "given": given}}
 
-    def hand_inputs(self, seed: int, folder: str, share: bool, distribution: str | None = None) -> Message:
-        """Hand over the inputs drawn from the seed, of another distribution if there is one; for one call."""
+    def hand_inputs(
+        self, seed: int, folder: str, share: bool, distribution: str | None = None, variant: int = 0
+    ) -> Message:
+        """Hand over the inputs of one call (`DrawnReference.inputs_of`)."""
         reference = self._reference
+        if variant:
+            return self.hand_calls(seed, variant, 1, True, folder, share)
         reference.prepare(seed, distribution)
         given = self._given([reference.inputs], folder, share)
         if is_large(reference.inputs):
             reference.forget_inputs()
         return {**given, "factors": None, "calls": [[0, None]]}
 
-    def hand_calls(self, seed: int, first: int, count: int, fresh: bool, folder: str, share: bool) -> Message:
-        """Hand over the inputs of `count` calls, or fewer, from the call of number `first` on, which begin with 1.
+    def hand_calls(
+        self,
+        seed: int,
+        first: int,
+        count: int,
+        fresh: bool,
+        folder: str,
+        share: bool,
+        other: Message | None = None,
+    ) -> Message:
+        """Hand over the inputs of `count` calls, or fewer, from the variant of number `first` on.
 
         They are variants of what is drawn from the seed (`inputs.Feed`), and are made of it where they are used:
         `calls` has, for each, its inputs among those that were handed over, and where its factors begin. Where that is
         not possible each call has inputs of its own. Unless `fresh` is set, the other process still has those of the
-        seed.
+        seed: it has if they were `kept`. `other` adds a call on inputs of another distribution, given its seed,
+        distribution and place; not where inputs are large. `drawn` is what `DrawnReference.inputs_of` takes for each.
         """
-        feed = self._feed = self._feed or Feed(self._reference.problem)
+        reference = self._reference
+        feed = reference.feed
+        drawn: list[tuple[int, str | None, int]] = [(seed, None, first + number) for number in range(count)]
         calls = [[0, start] for start in feed.starts(seed, first, count)]
         if not fresh:
-            return {"inputs": None, "factors": None, "calls": calls, "reason": None}
-        self._reference.clear()
-        base = feed.base(seed)
-        if feed.scales:
+            return {"inputs": None, "factors": None, "calls": calls, "drawn": drawn, "reason": None, "kept": True}
+        reference.clear()
+        sets, factors = [feed.base(seed)], None
+        room, kept = fitting(sets[0]), feed.scales
+        if kept:
             factors = self._factors.give([feed.pool], Path(folder, "factors.bin"), share)
-            handed = {**self._given([base], folder, share), "factors": factors, "calls": calls}
-            if is_large(base):
-                feed.forget()
-            return handed
-        some = min(count, fitting(base))
-        del base
-        feed.forget()  # each call has inputs that are drawn for it
-        sets = [feed.at(seed, first + number) for number in range(some)]
-        return {
-            **self._given(sets, folder, share),
-            "factors": None,
-            "calls": [[number, None] for number in range(some)],
-        }
+        else:  # each call has inputs that are drawn for it
+            sets.clear()
+            feed.forget()
+            drawn = drawn[:room]
+            sets = [reference.inputs_of(*one) for one in drawn]
+            calls = [[number, None] for number in range(len(sets))]
+        if other is not None and room > 1:
+            place = other["place"] % (len(calls) + 1)
+            calls.insert(place, [len(sets), None])
+            drawn.insert(place, (other["seed"], other["distribution"], 0))
+            sets.append(draw(reference.problem, other["seed"], other["distribution"]))
+        handed = {**self._given(sets, folder, share), "factors": factors, "calls": calls, "drawn": drawn, "kept": kept}
+        if is_large(sets[0]):
+            feed.forget()
+        return handed
 
     def take_back(self) -> Message:
         """Free what was handed over and is large: the other process does not use it any more."""

@@ -17,13 +17,12 @@ from .c_arguments import CArguments
 from .code import Launcher, fits, load_together
 from .generated_c import Given
 from .operators import ALLOCATIONS, allowed_operator, kind_of
+from .random_bytes import RandomBytes
 from .threads import Threads
 from .tir_c import generated_c
 from .values import UnplannableCall, argument, dtype_of, layout_of, numbers_in
 from .walls import Form, Walled, Walls
 
-SPOILED = 0xFF
-"""Fills memory before calls: NaN in every floating dtype."""
 _NOT_RESIZABLE = "not resizable"
 """In torch's message where an operator would need more memory than there is between walls."""
 
@@ -66,6 +65,7 @@ class PlanExecutor:
         self._reserved: list[dict[int, Any]] = []
         self._spoiled: list[list[Any]] = []  # the bytes of each
         self._walled: list[Walled] = []
+        self._random = RandomBytes(device)
         # On a CPU one thread writes: torch's pool would spin through the first milliseconds of the next call.
         self._one_thread = OneThread() if device == "cpu" else contextlib.nullcontext()
         self._scratch: list[Any] = []
@@ -168,7 +168,7 @@ class PlanExecutor:
         with self._one_thread:
             self._make_room(range(len(self._reserved), places))
             for whole in (*chain.from_iterable(self._spoiled[:places]), *map(bytes_of, self._scratch)):
-                whole.fill_(SPOILED)
+                self._random.fill(whole)
             self._put_constants_back()
 
     @property

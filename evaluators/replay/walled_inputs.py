@@ -8,7 +8,8 @@ from typing import Any
 from ..correctness.inputs import Buffers
 from ..workers.channel import Message
 from ..workers.handover import Memory
-from .executor import SPOILED, bytes_of
+from .executor import bytes_of
+from .random_bytes import RandomBytes
 from .walls import Form, Walled, Walls
 
 
@@ -40,8 +41,9 @@ class WalledHandovers:
 class WalledInputs:
     """Buffers by place: that of a call in its batch. They keep their addresses from batch to batch."""
 
-    def __init__(self, walls: Walls) -> None:
+    def __init__(self, walls: Walls, random: RandomBytes) -> None:
         self._walls = walls
+        self._random = random
         self._buffers: dict[int, Buffers] = {}
         self._kept: dict[int, Walled] = {}
         self._gaps: dict[int, list[Any]] = {}
@@ -69,7 +71,7 @@ class WalledInputs:
             self._gaps[place] = [bytes_of(one) for one in held if _is_tensor(one) and _has_gaps(one)]
         for place in values:
             for whole in self._gaps.get(place, ()):
-                whole.fill_(SPOILED)
+                self._random.fill(whole)
 
     def at(self, place: int) -> Buffers:
         """Return the buffers of a place."""

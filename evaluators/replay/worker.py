@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..correctness.inputs import Buffers
-from ..correctness.side_effects import SideEffects, WrittenWeights, poison
+from ..correctness.side_effects import SideEffects, WrittenWeights
 from ..languages.base import imported_supports
 from ..reference.arithmetic import Arithmetic
 from ..timing.clock import Clock
@@ -28,10 +28,11 @@ from ..workers.memory import LARGE, is_large, release_cache
 from ..workers.modules import form_of, outputs_of
 from ..workers.one_thread import OneThread
 from ..workers.request_loop import GPU_FAULTS, Handler, describe, serve_requests
-from .executor import SPOILED, PlanExecutor, bytes_of
+from .executor import PlanExecutor, bytes_of
 from .faults import FaultAnswers
 from .loaded import loaded_plan, not_a_plan
 from .operators import kind_and_family
+from .random_bytes import RandomBytes
 from .values import UnplannableCall
 from .walled_inputs import WalledHandovers, WalledInputs
 from .walls import Walls
@@ -71,7 +72,8 @@ class ReplayWorker:
         self._first: dict[str, Any] = {}
         self._inputs: list[list[Any]] = []
         self._factors: Any = None
-        self._places = WalledInputs(self.walls)
+        self._random = RandomBytes(device)
+        self._places = WalledInputs(self.walls, self._random)
         self._handed = WalledHandovers(self.walls)
         self._writing = OneThread() if device == "cpu" else contextlib.nullcontext()
         self._batch = _Batch()
@@ -97,8 +99,7 @@ class ReplayWorker:
             given = buffers.fill(values)
             effects = SideEffects(given)
             buffers.scaled(values, factors)
-            poison(given)
-            bytes_of(given[0]).fill_(SPOILED)
+            self._random.fill(bytes_of(given[0]))
             effects.of(given)
         kept = self.walls.around([64], ["none"])
         self.walls.broken()
@@ -192,8 +193,18 @@ class ReplayWorker:
             given = [self._filled(place, *call) for place, call in enumerate(calls)]
             for name in restored:
                 self._weights[name].copy_(self._first.setdefault(name, self._weights[name].clone()))
+            self._spoil(given[0])
         executor.reserve(len(calls))
         return given
+
+    def _spoil(self, like: Sequence[Any]) -> None:
+        """Leave random bytes in the memory that operators allocate next for tensors like these, unless it is large."""
+        import torch
+
+        tensors = [value for value in like if type(value) is torch.Tensor and value.layout == torch.strided]
+        if not is_large(tensors):
+            for memory in [bytes_of(torch.empty_like(value)) for value in tensors]:
+                self._random.fill(memory)
 
     def _captured(self, batch: _Batch, place: int) -> bool:
         """Capture a call as a graph, where that is requested and was not done; return whether it was done now."""
@@ -343,7 +354,6 @@ class _Batch:
         packed = {f"what prepare made ({number})": one for number, one in self.executor.packed.items()}
         kept = SideEffects([*weights.values(), *packed.values(), *self.executor.constants.values()])
         self._watched = SideEffects(self.inputs[0]), WrittenWeights({**weights, **packed}), kept
-        poison(list(self.inputs[0]))
 
     def seen(self) -> Message:
         """Return the inputs that the first call changed or returned, the weights that it wrote to, and `kept`: the

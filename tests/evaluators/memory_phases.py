@@ -25,6 +25,7 @@ from kernelwright.evaluators.candidate.worker import CandidateWorker
 from kernelwright.evaluators.correctness import compare, digest, exact_parts, inputs
 from kernelwright.evaluators.reference.arithmetic import Arithmetic
 from kernelwright.evaluators.reference.worker import Workload
+from kernelwright.evaluators.replay import random_bytes
 from kernelwright.evaluators.replay.worker import ReplayWorker
 from kernelwright.evaluators.timing.priority import Scheduling
 from kernelwright.evaluators.workers import memory
@@ -124,6 +125,7 @@ def scale_down() -> None:
     inputs.MOST_FACTORS = 1 << 13
     exact_parts.PART = 1 << 18
     digest.ROW, digest.ROWS = 1 << 11, 4
+    random_bytes.LENGTH = 1 << 10
 
 
 def measure(forward: str, folder: Path) -> dict[str, dict[str, float]]:
@@ -196,7 +198,7 @@ def measure(forward: str, folder: Path) -> dict[str, dict[str, float]]:
             phases.run("reference", reference.time, "time beside", samples=3, seed=9, graph=False)
         found = phases.run("replayer", replayer.outputs, calls=[0], path=outputs["outputs"], share=False, written=[])
         verdict = phases.run(
-            "reference", reference.check_timed, "check timed replay", weights=2, seed=4, calls=[1],
+            "reference", reference.check_timed, "check timed replay", weights=2, drawn=[(4, None, 1)],
             path=outputs["outputs"], outputs=found["outputs"],
         )  # fmt: skip
         assert verdict["status"] == "ok", verdict
@@ -208,7 +210,7 @@ def measure(forward: str, folder: Path) -> dict[str, dict[str, float]]:
         calls = phases.run("candidate", candidate.time, serial=1, samples=3, seed=7, graph=False)["calls"]
         described = phases.run("candidate", candidate.timed_outputs, serial=1, **outputs)["outputs"]
         verdict = phases.run(
-            "reference", reference.check_timed, weights=1, seed=7, calls=[calls], path=outputs["outputs"],
+            "reference", reference.check_timed, weights=1, drawn=[(7, None, calls)], path=outputs["outputs"],
             outputs=[described],
         )  # fmt: skip
         assert verdict["status"] == "ok", verdict

@@ -212,3 +212,13 @@ print(sorted(set(sys.modules) - before))
 """
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
+
+
+def test_the_relative_difference_is_that_in_fp64_and_not_a_number_where_values_are_not() -> None:
+    exact = torch.randn(3, 70000)
+    actual = exact * (1 + 1e-5 * torch.randn_like(exact))
+    found = comparison.relative_difference(exact, actual)
+    assert found == pytest.approx(relative_error(exact, actual)[0], rel=1e-3)
+    actual[1, 7] = torch.nan
+    assert not comparison.relative_difference(exact, actual) <= 1
+    assert not comparison.relative_difference(torch.zeros(4), torch.zeros(4)) <= 1

@@ -112,17 +112,21 @@ def test_the_memory_that_calls_allocate_is_made_before_them_and_spoiled(tmp_path
     executor = PlanExecutor(plan(step("aten.empty_like.default", X), negated), {}, tmp_path, "cpu")
     executor.reserve(2)
     first, second = (executor([torch.ones(8)], {}, place) for place in range(2))
-    assert first.isnan().all() and second.isnan().all() and first.data_ptr() != second.data_ptr()
-    first.zero_()
+    assert not torch.equal(first, second) and first.data_ptr() != second.data_ptr()
+    before = first.view(torch.uint8).clone()
     executor.reserve(2)
-    assert first.isnan().all() and executor([torch.ones(8)], {}, 0).data_ptr() == first.data_ptr()
+    assert not torch.equal(first.view(torch.uint8), before)
+    assert executor([torch.ones(8)], {}, 0).data_ptr() == first.data_ptr()
     assert executor([torch.ones(8)], {}).data_ptr() not in (first.data_ptr(), second.data_ptr())
 
 
 def test_an_allocation_of_other_strides_is_spoiled_too(tmp_path: Path) -> None:
     executor = PlanExecutor(plan(step("aten.empty_permuted.default", [8], [0])), {}, tmp_path, "cpu")
-    executor.reserve(1)
-    assert executor([torch.ones(8)], {}, 0).isnan().all()
+    found = []
+    for _ in range(2):
+        executor.reserve(1)
+        found.append(executor([torch.ones(8)], {}, 0).view(torch.uint8).clone())
+    assert not torch.equal(*found)
 
 
 def test_constants_are_put_back_before_a_batch(tmp_path: Path) -> None:

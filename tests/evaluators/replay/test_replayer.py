@@ -6,6 +6,7 @@ import itertools
 import math
 import random
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ from kernelwright.core import Config, Correctness, Status
 from kernelwright.evaluators.candidate import replay_timer
 from kernelwright.evaluators.candidate.packing_timer import PackingTimer
 from kernelwright.evaluators.candidate.replay_timer import ReplayTimer
-from kernelwright.evaluators.candidate.replayer import Replayer
+from kernelwright.evaluators.candidate.replayer import Drawn, Replayer
 from kernelwright.evaluators.candidate.responses import BatchResponse
 from kernelwright.evaluators.candidate.verified import Failure, VerifiedConfig
 from kernelwright.evaluators.settings import Limits
@@ -80,16 +81,17 @@ def test_a_call_that_fails_is_an_answer() -> None:
 class Batches:
     """A process whose calls take `own_ms` by its own clock, and `really_ms` by that of the evaluator."""
 
-    def __init__(self, really_ms: float, wrong: frozenset[int] = frozenset(), own_ms: float = 1.0) -> None:
+    def __init__(self, really_ms: float, verdict: Any = None, own_ms: float = 1.0) -> None:
         self.really_ms = really_ms
         self.own_ms = own_ms
-        self.wrong = wrong
+        self.verdict = verdict or {"status": Status.OK}
         self.counts: list[int] = []
         self.compared: list[int] = []
         self.pauses = 0
         self.forgets = 1 << 30
         """Batches after which it is seen that calls write to a constant."""
         self.looked_at = 0
+        self.others: list[str] = []
 
     def pause(self) -> None:
         self.pauses += 1
@@ -100,10 +102,13 @@ class Batches:
     def remembers(self, number: int) -> bool:
         return len(self.counts) > self.forgets
 
-    def prepare_timed(self, *request: Any) -> int:
-        count: int = request[5]
-        self.counts.append(count)
-        return count
+    def prepare_timed(self, *request: Any) -> list[Drawn]:
+        _, _, _, seed, first, count, _, other = request
+        drawn: list[Drawn] = [(seed, None, first + number) for number in range(count)]
+        if other is not None:
+            drawn.insert(other["place"] % (count + 1), (other["seed"], other["distribution"], 0))
+        self.counts.append(len(drawn))
+        return drawn
 
     def go(self, empty: bool = False) -> tuple[BatchResponse, float]:
         count = 0 if empty else self.counts[-1]
@@ -115,10 +120,11 @@ class Batches:
     def require_intact(self) -> None:
         self.looked_at += 1
 
-    def compare_timed(self, reference_client: Any, weights: int, seed: int, first: int, places: Any) -> Any:
-        self.compared += [first + place for place in places]
-        wrong = self.wrong & set(self.compared)
-        return {"status": Status.WRONG_VALUE if wrong else Status.OK, "message": "1 of 4 elements differs"}
+    def compare_timed(self, reference_client: Any, weights: int, drawn: Sequence[Drawn], places: Any) -> Any:
+        self.looked_at += 1  # as reading outputs does
+        self.compared += [drawn[place][2] for place in places if drawn[place][1] is None]
+        self.others += [drawn[place][1] or "" for place in places if drawn[place][1] is not None]
+        return self.verdict
 
     def rejected(self, rule: str, where: str, why: str) -> Failure:
         return replayer({})[0].rejected(rule, where, why)
@@ -152,7 +158,8 @@ def checked() -> VerifiedConfig:
 
 
 def timer(batches: Any) -> ReplayTimer:
-    reference: Any = SimpleNamespace(written_weights=frozenset())
+    distributions = ("signs", "mixed rows", "other weights")
+    reference: Any = SimpleNamespace(written_weights=frozenset(), distributions=distributions)
     numbers = random.Random(3)
     seeds = itertools.repeat(5)
     return ReplayTimer(batches, reference, checked(), seeds, False, True, lambda: numbers.randrange(1 << 31))
@@ -174,13 +181,37 @@ def test_batches_have_random_lengths_and_a_quarter_of_their_results_is_compared(
     for _ in range(400):
         one_by_one(1)
     assert 60 < len(single.compared) < 140, "of single calls, too"
-    assert single.looked_at == 400 - len(single.compared), "walls are looked at after each batch"
+    assert single.looked_at == len(single.counts), "walls are looked at after each batch"
     assert max(batches.compared) > 100, "the numbers of calls go on from batch to batch"
 
 
-def test_a_result_that_differs_when_it_is_timed_is_refused() -> None:
-    with pytest.raises(Failure, match="a timed replay gave something else than the reference: 1 of 4"):
-        timer(Batches(1.0, wrong=frozenset(range(1, 999))))(50)
+def test_one_of_four_chunks_has_a_call_on_inputs_of_another_distribution_which_is_compared() -> None:
+    batches = Batches(really_ms=1.0)
+    take = timer(batches)
+    take(1), take(2)
+    assert not batches.others, "the first calls say how many a chunk has"
+    for _ in range(62):
+        take(3)
+    assert len(batches.others) == 16 and {*batches.others} == {"signs", "mixed rows"}
+
+
+@pytest.mark.parametrize(
+    ("verdict", "says"),
+    [
+        ({"status": Status.WRONG_VALUE, "message": "1 of 4"}, "gave something else than the reference: 1 of 4"),
+        (
+            {"status": Status.WRONG_VALUE, "message": "1 of 4", "distribution": "signs"},
+            r"than the reference: with inputs of another distribution \(signs\): 1 of 4",
+        ),
+        (
+            {"status": Status.OK, "trivial_output": "zeros", "trivial_outputs": ["zeros"]},
+            "returns zeros, which is near",
+        ),
+    ],
+)
+def test_a_result_that_differs_when_it_is_timed_is_refused(verdict: Any, says: str) -> None:
+    with pytest.raises(Failure, match=says):
+        timer(Batches(1.0, verdict))(50)
 
 
 def test_a_clock_that_is_slow_is_refused() -> None:
