@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from . import events
     from .api.attention import ScheduleOptimizer, tune_attention
     from .api.functions import (
         add_example,
@@ -31,16 +32,6 @@ if TYPE_CHECKING:
         tune_mlir,
         verify_corpus,
     )
-    from .api.observers import (
-        CheckObserver,
-        GemmObserver,
-        MlirObserver,
-        Observer,
-        ReplayObserver,
-        RunObserver,
-        SearchObserver,
-        VerifyObserver,
-    )
     from .api.options.attention import AttentionConfig
     from .core.errors import KernelwrightError
 
@@ -52,19 +43,11 @@ _ELSEWHERE = {
     "ScheduleOptimizer": "api.attention",
     "tune_attention": "api.attention",
 }
-"""Homes of what is neither one of `api.functions` nor an observer."""
+"""Homes of what is not one of `api.functions`."""
 __all__ = [
     "AttentionConfig",
-    "CheckObserver",
-    "GemmObserver",
     "KernelwrightError",
-    "MlirObserver",
-    "Observer",
-    "ReplayObserver",
-    "RunObserver",
     "ScheduleOptimizer",
-    "SearchObserver",
-    "VerifyObserver",
     "add_example",
     "batch",
     "check",
@@ -72,6 +55,7 @@ __all__ = [
     "evaluate",
     "evaluate_folder",
     "evaluate_solution",
+    "events",
     "export",
     "import_runs",
     "list_examples",
@@ -97,8 +81,9 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    home = _ELSEWHERE.get(name) or ("api.observers" if name.endswith("Observer") else "api.functions")
-    return getattr(import_module(f".{home}", __name__), name)
+    if name == "events":
+        return import_module(".events", __name__)
+    return getattr(import_module(f".{_ELSEWHERE.get(name, 'api.functions')}", __name__), name)
 
 
 def __dir__() -> list[str]:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..core import Config, Evaluation, Proposal
+from ..core.events import Emit, Proposed
 from .effort import MOST, effort
 from .lane import Lane
-from .observer import LoopObserver
 from .proposer import Rewrites
 from .searches import WantedSearch
 from .turn import Attempt, Candidate
@@ -60,11 +60,11 @@ class Batch:
     takes the same way.
     """
 
-    def __init__(self, lane: Lane, candidate: Candidate, rewrites: Rewrites, observer: LoopObserver) -> None:
+    def __init__(self, lane: Lane, candidate: Candidate, rewrites: Rewrites, emit: Emit) -> None:
         self._lane = lane
         self._candidate = candidate
         self._rewrites = rewrites
-        self._observer = observer
+        self._emit = emit
         self._together: dict[tuple[str, ...], Proposal | None] = {}
 
     def run(self) -> list[Attempt]:
@@ -88,13 +88,13 @@ class Batch:
                 break  # the best is evaluated in any case, or nothing of the turn would count
             most = 0 if late else None if wins else FEW
             like, timed = self._candidate.evaluation, one.evaluation if one.evaluation.latency_ms is not None else None
-            attempts.append(search(self._lane, one.proposal, like, self._observer, most, timed))
+            attempts.append(search(self._lane, one.proposal, like, self._emit, most, timed))
         return attempts
 
     def _screen(self, proposals: Mapping[tuple[str, ...], Proposal]) -> list[Screened]:
         """Measure the turn's kernel and the changes; fewer where the run's time is over."""
         changes = list(proposals.values())
-        self._observer.screening(self._lane.name, changes)
+        self._emit(Proposed(self._lane.name, tuple(changes), len(changes) + 1, quick=True))
         kernel = self._candidate.kernel
         variants = [(kernel, Config()), *((one.kernel, introduced(one, kernel.config)) for one in changes)]
         found = self._lane.screen(variants, ["as it is", *(one.strategy for one in changes)])
@@ -170,7 +170,7 @@ def search(
     lane: Lane,
     proposal: Proposal,
     like: Evaluation,
-    observer: LoopObserver,
+    emit: Emit,
     most: int | None = None,
     known: Evaluation | None = None,
 ) -> Attempt:
@@ -180,7 +180,7 @@ def search(
     """
     space, kernel = proposal.space, proposal.kernel
     if space is None or _choices(proposal) < 2 or most == 0:
-        observer.proposed(lane.name, proposal, 1)
+        emit(Proposed(lane.name, (proposal,), 1))
         evaluations: tuple[Evaluation, ...] = (lane.evaluate(kernel, Config(), proposal.strategy),)
     else:
         start = lane.workbench.start or like
@@ -188,7 +188,7 @@ def search(
         compile_s = max((one.compile_s for one in (start, like) if one.compile_s is not None), default=None)
         budget = effort(space, like.model_copy(update={"compile_s": compile_s}), lane.workbench.compilers)
         trials = min(budget.trials or MOST, MOST if most is None else most)
-        observer.proposed(lane.name, proposal, trials)
+        emit(Proposed(lane.name, (proposal,), trials))
         wanted = WantedSearch(kernel, space, TUNER, trials, budget.seconds, PATIENCE, known)
         found = lane.tune(wanted, proposal.strategy)
         evaluations = (*found.evaluations, *found.finals)

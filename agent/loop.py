@@ -9,12 +9,12 @@ from functools import partial
 
 from ..core import Budget, Config, Evaluation, Kernel, Profile, Speedup
 from ..core.baselines import STRICT, against_text
+from ..core.events import Analysed, Emit, Finished, ProposalFailed, RulesSkipped, StartMeasured
 from ..core.verdict import NOT_REPLAYED
 from .analysis import Category, analyse
 from .batch import Batch, search
 from .final_checks import FinalChecks
 from .lane import Lane
-from .observer import LoopObserver
 from .parallel import raise_any, run_parallel
 from .population import Population
 from .proposer import NoKernel, Proposer, Rewrites, RunEnded, TurnContext
@@ -87,7 +87,7 @@ class Optimization:
         kernel: Kernel,
         proposer: Proposer,
         criteria: StoppingCriteria,
-        observer: LoopObserver,
+        emit: Emit,
         keep: Callable[[Turn], None],
         cost: Callable[[str], dict[str, float]] = lambda lane: {},
         clock: Callable[[], float] = time.monotonic,
@@ -98,7 +98,7 @@ class Optimization:
         self.workbench = workbench
         self.proposer = proposer
         self.criteria = criteria
-        self.observer = observer
+        self.emit = emit
         self.kernel = kernel
         self.others = others
         self.turns: list[Turn] = []
@@ -114,7 +114,7 @@ class Optimization:
         try:
             return self._run()
         finally:
-            self.observer.close()
+            self.emit(Finished())
 
     def _run(self) -> Outcome:
         start = self.workbench.evaluate(self.kernel, Config(), "start")
@@ -126,7 +126,7 @@ class Optimization:
         self._checks = FinalChecks(self.workbench, self._population, self.criteria, self.kernel)
         self._population.add([Candidate(self.kernel, start), *self._evaluated_others()])
         profile = self.workbench.profile()
-        self.observer.started(start, profile)
+        self.emit(StartMeasured(start, profile))
         ended: str | None = None
         while ended is None:
             ended = self._stop(profile) or self._iterate(profile)
@@ -168,13 +168,14 @@ class Optimization:
         context = TurnContext(self.workbench.problem, profile, candidate, metrics, tuple(self.turns), lane, variant)
         try:
             context = replace(context, analysis=self.proposer.analyse(context))
-            self.observer.analysed(lane.name, context.analysis)
+            analysis = context.analysis
+            self.emit(Analysed(lane.name, analysis.category, analysis.performance, analysis.evidence))
             while len(attempts) <= self.criteria.repairs and (found := self._attempt(context, attempts)):
                 attempts += found
                 last = attempts[-1]
                 if last.quick or last.correct or not last.error:
                     break
-                self.observer.failed(lane.name, last.error)
+                self.emit(ProposalFailed(lane.name, last.error))
         except RunEnded as error:
             ended = str(error)
         if not (attempts or lane.tried or lane.tool_calls):
@@ -201,13 +202,13 @@ class Optimization:
         except NoKernel as error:
             return [Attempt(None, (), str(error))]
         if skipped := context.lane.skipped_rules[told:]:
-            self.observer.rules_skipped(context.lane.name, skipped)
+            self.emit(RulesSkipped(context.lane.name, tuple(skipped)))
         if proposal is None:
             return []
         if isinstance(proposal, Rewrites):
-            attempts = Batch(context.lane, context.candidate, proposal, self.observer).run()
+            attempts = Batch(context.lane, context.candidate, proposal, self.emit).run()
         else:
-            attempts = [search(context.lane, proposal, context.candidate.evaluation, self.observer)]
+            attempts = [search(context.lane, proposal, context.candidate.evaluation, self.emit)]
         return [replace(one, error=one.error or self._refused(one)) for one in attempts]
 
     def _refused(self, attempt: Attempt) -> str:
@@ -224,7 +225,7 @@ class Optimization:
                 turn = replace(turn, improved=True, gain=turn.found.gain_over(before))
             self.turns.append(turn)
             self._keep(turn)
-            self.observer.turn_ended(turn)
+            self.emit(turn.ended())
 
     def _stop(self, profile: Profile) -> str | None:
         """Return why there is nothing more to do, or None."""

@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from ..core import (
@@ -21,9 +22,10 @@ from ..core import (
     SearchSpace,
     Trial,
 )
+from ..core.events import Event, TrialDone
 from ..core.text import digest_of
 from ..tuners import catalogue
-from ..tuners.search import FINAL, FINALISTS, SEARCHED, Found, Progress, Search
+from ..tuners.search import FINAL, FINALISTS, SEARCHED, Found, Search
 from ..tuners.source_products import seen_in
 from .parallel import Once
 
@@ -123,13 +125,18 @@ class Searches:
                     evaluator,
                     journal,
                     Budget(trials=0) if ended else wanted.budget,
-                    _Watched(self._count, origin),
+                    partial(self._tell, origin),
                     wanted.patience,
                     self._clock,
                     finalists=FINALISTS if wanted.patience is None else FEW_FINALISTS,
                 ).run()
 
         return self._tuned.get(name, search)
+
+    def _tell(self, origin: str, event: Event) -> None:
+        """Count a search's trials as the run's."""
+        if isinstance(event, TrialDone):
+            self._count(origin, event.evaluation)
 
     def screen(
         self, variants: Sequence[Variant], origins: Sequence[str], late: Callable[[], str | None]
@@ -183,17 +190,3 @@ class Searches:
 
 def _key(evaluation: Evaluation) -> tuple[str, Config]:
     return evaluation.kernel_digest, Config(evaluation.config)
-
-
-class _Watched:
-    """Forwards a search's trials to the run."""
-
-    def __init__(self, count: Callable[[str, Evaluation], None], origin: str) -> None:
-        self._count = count
-        self._origin = origin
-
-    def trial(self, evaluation: Evaluation, progress: Progress) -> None:
-        self._count(self._origin, evaluation)
-
-    def finals(self, configs: Sequence[Config]) -> None:
-        pass

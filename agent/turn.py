@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ..core import Config, Evaluation, Kernel, Proposal, Record, ToolCall, TurnRecord, source_lines
+from ..core.events import TurnEnded
 from ..core.turn_record import AttemptRecord, SkippedRule
 from .analysis import Analysis
 
@@ -166,6 +167,20 @@ class Turn:
     def _why_nothing(self) -> str:
         names = ", ".join(one.proposal.strategy for one in self.tried if one.proposal)
         return f"tried {names}: none of them is worth a search" if names else ""
+
+    def ended(self) -> TurnEnded:
+        """Return the event that tells of the turn's end."""
+        return TurnEnded(
+            number=self.number,
+            lane=f"{self.number}.{self.lane}",
+            strategy=self.strategy,
+            category=self.analysis.category,
+            gains=tuple((one.proposal.strategy, one.gain) for one in self.tried if one.proposal),
+            best=self.found.evaluation if self.found is not None and self.improved else None,
+            before=self.before.kernel,
+            after=self.kernel,
+            cost=self.cost,
+        )
 
     def record(self) -> TurnRecord:
         """Return the turn as the journal and the history file contain it."""

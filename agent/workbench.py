@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from ..core import Config, Evaluation, Evaluator, Journal, Judge, Kernel, Problem, Profile, Screener
-from .observer import LoopObserver
+from ..core.events import Emit, TrialDone
 from .parallel import Once
 from .recorded_evaluations import RecordedEvaluations
 from .searches import Searches
@@ -47,13 +47,13 @@ class Workbench:
         evaluators: Sequence[Evaluator],
         searcher: Callable[[Evaluator], Screener],
         journal: Journal,
-        observer: LoopObserver,
+        emit: Emit,
         clock: Callable[[], float] = time.monotonic,
         judge: Callable[[Evaluator], Judge] | None = None,
         compilers: int = 1,
     ) -> None:
         self.problem = problem
-        self.observer = observer
+        self.emit = emit
         self.trials = 0
         self.start: Evaluation | None = None
         """Of the run: no workload may lose against it."""
@@ -132,7 +132,7 @@ class Workbench:
         """Count one more trial."""
         with self._lock:
             self.trials += 1
-        self.observer.trial(origin, evaluation)
+        self.emit(TrialDone(origin, evaluation))
 
     def _measure(self, kernel: Kernel, config: Config, bound: Kernel, origin: str) -> Evaluation:
         evaluation = self._recall.take(bound)

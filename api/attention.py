@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,6 +21,7 @@ from ..core import (
     Tuner,
     set_aside,
 )
+from ..core.events import Emit, Event, FinalsStarted, Finished, Note, TrialDone, ignore
 from ..corpus.attention import KERNEL, PROBLEM
 from ..corpus.kernels import KernelFile
 from ..corpus.problems import find_problem
@@ -36,16 +38,16 @@ from ..tuners.schedule.modulo import modulo_schedule, schedule_in_order, shortes
 from ..tuners.schedule.priorities import RandomKeys, key_space
 from ..tuners.schedule.space import ScheduleSpace
 from ..tuners.search import Found, Search
-from .attention_observers import FolderObserver, LoggingObserver
 from .attention_result import ScheduleResult
 from .devices import CPU, choose_device
 from .evaluators import at_workloads, search_evaluator
 from .fitting import MOST, fit_rates, read_rates, write_rates
 from .jobs import Job
-from .observers import SearchObserver
 from .options.attention import OWN_TUNERS, AttentionConfig
 from .run_journal import same_run
 from .simulation import loop_in
+
+_log = logging.getLogger(__name__)
 
 COMPILE_S = 120.0
 NO_TRACES = "timed with CUDA events: no traces of a profiler are taken"
@@ -92,17 +94,17 @@ class ScheduleOptimizer:
         """Search, write the folder, and return the best schedule.
 
         The arguments replace `trials` and `patience`; `verbose` logs each trial (level INFO) where the config has no
-        observer. Raises `DeviceError` without a GPU, unless it is simulated, and `ScheduleError` for a file that is no
-        schedule of this kernel.
+        `on_event`. Raises `DeviceError` without a GPU, unless it is simulated, and `ScheduleError` for a file that is
+        no schedule of this kernel.
         """
         config = self.config
         if max_iterations is not None:
             config = replace(config, trials=max_iterations)
         if max_no_improvement is not None:
             config = replace(config, patience=max_no_improvement)
-        return self._run(config, config.observer or (LoggingObserver() if verbose else SearchObserver()))
+        return self._run(config, config.on_event or (log_trials if verbose else ignore))
 
-    def _run(self, config: AttentionConfig, observer: SearchObserver) -> ScheduleResult:
+    def _run(self, config: AttentionConfig, emit: Emit) -> ScheduleResult:
         start = self.start(config)
         job, device = self.job(config)
         if not config.resume:
@@ -115,21 +117,21 @@ class ScheduleOptimizer:
             # What the climb has asked for depends on its seed; the journal tells it what is known.
             tuner = self.tuner(config, start)
             budget = Budget(trials=config.trials, seconds=config.seconds)
-            watching = FolderObserver(observer, folder, config.simulate)
+            watch = partial(_keep_in_step, folder, config.simulate, emit)
             search = Search(
-                job.problem, job.kernel, self.space, tuner, evaluator, journal, budget, watching, config.patience
+                job.problem, job.kernel, self.space, tuner, evaluator, journal, budget, watch, config.patience
             )
             folder.note(f"searching {self._name()} from {start}")
             if not config.simulate:
                 folder.note(NO_TRACES)
-                observer.note(NO_TRACES)
+                emit(Note(NO_TRACES))
             try:
                 found = search.run()
             except BaseException:
                 folder.write()
                 raise
             finally:
-                observer.close()
+                emit(Finished())
         return self._finish(config, job, found, folder)
 
     def _finish(self, config: AttentionConfig, job: Job, found: Found, folder: TuningFolder) -> ScheduleResult:
@@ -247,3 +249,19 @@ def tune_attention(config: AttentionConfig) -> tuple[dict[str, int], float]:
         first = next((e.message for e in result.found.evaluations if e.message), result.found.stopped)
         raise OptionError(f"no schedule was correct: {first}", f"see {result.folder.path}")
     return result.schedule, result.latency
+
+
+def _keep_in_step(folder: TuningFolder, simulated: bool, emit: Emit, event: Event) -> None:
+    """Write a trial into the folder, then pass on; no finalists of a simulation, since nothing is measured again."""
+    if isinstance(event, TrialDone) and folder.add(event.evaluation):
+        folder.write()
+    if not (simulated and isinstance(event, FinalsStarted)):
+        emit(event)
+
+
+def log_trials(event: Event) -> None:
+    """Log every trial, at level INFO."""
+    if isinstance(event, TrialDone):
+        evaluation = event.evaluation
+        latency = f"{evaluation.latency_ms:.4f} ms" if evaluation.latency_ms else evaluation.message
+        _log.info("trial %d, %s: %s", event.number, evaluation.status, latency)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..core import KernelwrightError, Waiting
-from .observers import RunObserver
+from ..core.events import Emit, Note, PartDone, PartStarted, Warned
 from .optimize import open_session
 from .options.optimize import BatchOptions, RunOptions
 from .run_journal import earlier_summary
@@ -35,32 +35,32 @@ class BatchResult:
         return any(summary["verified"] and summary.get("faster", True) for summary in self.summaries)
 
 
-def run_batch(options: BatchOptions, observer: RunObserver) -> BatchResult:
+def run_batch(options: BatchOptions, emit: Emit) -> BatchResult:
     """Optimize each kernel that is named."""
-    with open_session(options, observer) as session:
+    with open_session(options, emit) as session:
         _ = session.results  # a folder that cannot be written is reported now, not for each kernel
         summaries = []
         for number, reference in enumerate(options.kernels, start=1):
-            observer.kernel_started(number, len(options.kernels), reference)
-            summaries.append(_summary(session, reference, options, observer))
+            emit(PartStarted(reference, number, len(options.kernels)))
+            summaries.append(_summary(session, reference, options, emit))
     return BatchResult(tuple(summaries))
 
 
-def _summary(session: Session, reference: str, options: RunOptions, observer: RunObserver) -> dict[str, Any]:
+def _summary(session: Session, reference: str, options: RunOptions, emit: Emit) -> dict[str, Any]:
     try:
         job = session.job(reference)
         path = session.results.journal_path(job.problem, job.backend)
         done = earlier_summary(path, job, options.target_speedup) if options.resume else None
         if done is not None:
-            observer.note(f"finished before: {reference}")
+            emit(Note(f"finished before: {reference}"))
             return done
         result: OptimizeResult = session.optimize(job)
-        observer.run_ended(result)
+        emit(PartDone(result))
         return result.summary()
     except Waiting:
         raise
     except Exception as error:  # even a bug of ours costs one kernel of a batch, not the rest
         if not isinstance(error, KernelwrightError):
             traceback.print_exc()
-        observer.warn(f"{reference}: {error}")
+        emit(Warned(f"{reference}: {error}"))
         return {"problem": reference, "verified": False, "error": str(error)}

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..core import Config, Evaluation, Kernel, KernelError, PythonKernel
+from ..core.events import Emit, Note
 from .jobs import Job
-from .observers import Observer
 from .options.groups import ReturnOptions
 
 NOTHING = "nothing became faster, so there is nothing to bring back"
@@ -20,7 +20,7 @@ def bring_back(
     best: Evaluation,
     configs: Sequence[Config],
     tried: Sequence[Evaluation],
-    observer: Observer,
+    emit: Emit,
 ) -> Path | None:
     """Write what the options ask for; return the patch.
 
@@ -35,13 +35,13 @@ def bring_back(
     assert function is not None and isinstance(kernel, PythonKernel)
     own = function.kernel.declared_configs
     if kernel.digest == job.kernel.digest and not (own and undeclared(configs[1:], own)):
-        observer.note(NOTHING)
+        emit(Note(NOTHING))
         return None
     files: dict[Path, str] = {}
     if options.patch is not None:
         files = write_patch(options.patch, function, kernel, [*configs, *untried(own, [best, *tried])])
         if not files:
-            observer.note("the result differs from the function's files in nothing; the patch is empty")
+            emit(Note("the result differs from the function's files in nothing; the patch is empty"))
     if options.triton_cache:
         if not same_but_config(job.kernel, kernel):
             raise KernelError(
@@ -49,7 +49,7 @@ def bring_back(
                 "apply its patch, and tune with `triton_cache` then"
             )
         entered = enter_timings(function, job.problem, [best, *tried], files)
-        observer.note(f"entered into Triton's cache: {', '.join(map(str, entered))}")
+        emit(Note(f"entered into Triton's cache: {', '.join(map(str, entered))}"))
     return options.patch
 
 

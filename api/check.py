@@ -12,13 +12,13 @@ import contextlib
 import time
 
 from ..core import Config, Evaluation, KernelwrightError, OptionError, Speedup, Status
+from ..core.events import Emit, PartDone, working
 from ..corpus.functions.target import is_function
 from ..evaluators.local import LocalEvaluator
 from .check_result import FAILED, CheckResult, KernelCheck, Verdict, compare
 from .devices import choose_device, device_label
 from .evaluators import local_evaluator
 from .jobs import Job, find_job
-from .observers import CheckObserver
 from .options.check import CheckOptions
 from .stored_figures import Figure, FigureKey, StoredFigures, figure_of, key_of
 
@@ -26,7 +26,7 @@ RUNS = 3
 """As many times a kernel is measured for its figure, each time in new processes."""
 
 
-def run_check(options: CheckOptions, observer: CheckObserver) -> CheckResult:
+def run_check(options: CheckOptions, emit: Emit) -> CheckResult:
     """Check every kernel, and store each figure at once. Mistakes are found before anything is measured.
 
     Whatever is measured more than once gets processes of its own each time: on a busy CPU the ratios of two runs
@@ -41,11 +41,11 @@ def run_check(options: CheckOptions, observer: CheckObserver) -> CheckResult:
     while pending:
         with local_evaluator(device, options) as evaluator:
             for check in pending:
-                with observer.working(f"checking {check.job.reference} on {device}"):
+                with working(emit, f"checking {check.job.reference} on {device}"):
                     check.measure(evaluator)
                 if check.settled:
                     done += 1
-                    observer.kernel_checked(done, len(checks), check.result())
+                    emit(PartDone(check.result(), done, len(checks)))
         pending = [check for check in pending if not check.settled]
     return CheckResult(device_label(device), tuple(check.result() for check in checks))
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..agent.observer import LoopObserver
 from ..agent.workbench import Workbench
 from ..core import Journal, ProfileRecord, ResultsError, set_aside
+from ..core.events import Emit
 from .evaluators import Evaluators
 
 if TYPE_CHECKING:
@@ -32,9 +32,7 @@ class CompileFolder:
         return self.path / "transcript.jsonl"
 
     @contextlib.contextmanager
-    def workbenches(
-        self, evaluators: Evaluators, observer: LoopObserver
-    ) -> Iterator[Callable[[RecordedTurn], Workbench]]:
+    def workbenches(self, evaluators: Evaluators, emit: Emit) -> Iterator[Callable[[RecordedTurn], Workbench]]:
         """Makes one workbench per problem and sizes, each with a journal of its own."""
         made: dict[str, Workbench] = {}
         with contextlib.ExitStack() as journals:
@@ -46,7 +44,7 @@ class CompileFolder:
                     journals.callback(journal.close)
                     if not any(journal.of(ProfileRecord)):
                         journal.append(ProfileRecord(profile=one.profile))
-                    made[key] = Workbench(one.problem, evaluators.pool, evaluators.searcher, journal, observer)
+                    made[key] = Workbench(one.problem, evaluators.pool, evaluators.searcher, journal, emit)
                 return made[key]
 
             yield workbench

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..agent.models.choice import DEFAULT, DEFAULT_KEY, ModelChoice, choose, parse
 from ..core import Budget, ModelError, OptionError, ProblemError, TorchProblem
+from ..core.events import Emit, ignore, notes
 from ..core.extras import require_extra
 from ..core.files import own_examples
 from ..corpus import find_problem
@@ -23,7 +24,6 @@ from .devices import choose_device, device_label
 from .evaluators import Evaluators
 from .examples import Examples
 from .jobs import Job
-from .observers import Observer, RunObserver
 from .options.program import CompileOptions
 from .options.trust import TimingOptions
 from .proposers import RAG_K, quiet_libraries
@@ -67,7 +67,7 @@ class ProgramResult:
         }
 
 
-def run_compile(options: CompileOptions, observer: Observer) -> ProgramResult:
+def run_compile(options: CompileOptions, emit: Emit) -> ProgramResult:
     """Try the program on recorded problems, improve its instructions, and save them if they measure better."""
     require_extra("improving instructions", "dspy", "llm")
     choice = choose(options.model, os.environ)
@@ -76,7 +76,7 @@ def run_compile(options: CompileOptions, observer: Observer) -> ProgramResult:
         raise ModelError(
             "instructions are for language models", f"set {DEFAULT_KEY}, or name one, such as `model` {DEFAULT}"
         )
-    tell = observer.note
+    tell = notes(emit)
     device = choose_device(options)
     situations = chosen_situations(options, device, tell)
     require_writable(options.output)
@@ -88,15 +88,14 @@ def run_compile(options: CompileOptions, observer: Observer) -> ProgramResult:
     from ..agent.prompt_optimization.rollout import Rollouts
 
     quiet_libraries()
-    silent = RunObserver()
     with (
         contextlib.closing(Transcript(folder.transcript)) as transcript,
         Evaluators(device, 1, TimingOptions(quick=options.quick)) as evaluators,
-        folder.workbenches(evaluators, silent) as workbench,
+        folder.workbenches(evaluators, ignore) as workbench,
     ):
         models, improving = _models(options, choice, reflecting, transcript, tell)
         examples = Examples(EarlierRuns(options.results, tell), own_examples(), tell)
-        rollouts = Rollouts(models, workbench, silent, examples, RAG_K, tell)
+        rollouts = Rollouts(models, workbench, ignore, examples, RAG_K, tell)
         chosen = split(_begun(situations, rollouts, tell), options.seed)
         evaluations = options.max_evaluations or chosen.evaluations(PROPOSALS[options.budget.value])
         _announce(chosen, evaluations, tell)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core import DEFAULT_WORKLOAD, Config, KernelError, TorchProblem
+from ..core.events import Emit, progress, working
 from ..corpus import find_problem
 from ..evaluators.kernelbench.evaluator import KernelBench, KernelBenchSettings
 from ..evaluators.kernelbench.precision import Precision
@@ -19,7 +20,6 @@ from ..evaluators.several_workloads import SeveralWorkloads
 from .devices import choose_device
 from .evaluators import joined, local_evaluator, remote_evaluator
 from .jobs import Job, find_job
-from .observers import Observer
 from .options.evaluate import PERF_TRIALS, EvaluateOptions
 from .verdicts import ProtocolVerdicts
 
@@ -63,28 +63,28 @@ def _shares(speedups: dict[int, float | None]) -> dict[str, float]:
     return {str(p): fast_p(list(speedups.values()), p) for p in THRESHOLDS}
 
 
-def run_evaluate(options: EvaluateOptions, observer: Observer) -> ProtocolVerdicts:
+def run_evaluate(options: EvaluateOptions, emit: Emit) -> ProtocolVerdicts:
     """Evaluate `options.kernel`."""
     assert options.kernel is not None
     with joined(options) as remote:
         if remote is not None:
-            return _evaluate_there(options, options.kernel, remote, observer)
+            return _evaluate_there(options, options.kernel, remote, emit)
     device = choose_device(options)
     with local_evaluator(device, options) as evaluator:
-        return _Evaluation(options, device, observer, evaluator).one(options.kernel)
+        return _Evaluation(options, device, emit, evaluator).one(options.kernel)
 
 
-def run_evaluate_folder(options: EvaluateOptions, observer: Observer) -> FolderResult:
+def run_evaluate_folder(options: EvaluateOptions, emit: Emit) -> FolderResult:
     """Evaluate every kernel of `options.run_folder` that has no result yet, each stored at once."""
     device = choose_device(options)
     with local_evaluator(device, options) as evaluator:
-        return _Evaluation(options, device, observer, evaluator).folder()
+        return _Evaluation(options, device, emit, evaluator).folder()
 
 
-def _evaluate_there(options: EvaluateOptions, kernel: str, remote: Remote, observer: Observer) -> ProtocolVerdicts:
+def _evaluate_there(options: EvaluateOptions, kernel: str, remote: Remote, emit: Emit) -> ProtocolVerdicts:
     """One kernel by the strict protocol, on other machines."""
     job = find_job(options, kernel, choose_device(options, remote), remote)
-    with observer.working(f"evaluating {job.problem.id} on {job.where}"):
+    with working(emit, f"evaluating {job.problem.id} on {job.where}"):
         there = remote_evaluator(remote, options)
         (evaluation,) = SeveralWorkloads(there, lambda: there).evaluate(job.problem, job.kernel, [Config()])
     return ProtocolVerdicts(job.problem.id, job.problem.workload, evaluation)
@@ -107,9 +107,9 @@ class _Subject:
 class _Evaluation:
     """What both forms share."""
 
-    def __init__(self, options: EvaluateOptions, device: str, observer: Observer, evaluator: LocalEvaluator) -> None:
+    def __init__(self, options: EvaluateOptions, device: str, emit: Emit, evaluator: LocalEvaluator) -> None:
         self._options, self._device = options, device
-        self._observer, self._evaluator = observer, evaluator
+        self._emit, self._evaluator = emit, evaluator
         precision, trials = options.kernelbench_precision or Precision.FP32, options.perf_trials or PERF_TRIALS
         settings = KernelBenchSettings(precision=precision, perf_trials=trials)
         self._kernelbench = KernelBench(evaluator.processes, settings)
@@ -122,7 +122,7 @@ class _Evaluation:
         sample = Sample.of(job.problem, self._options.sample_id or 0) if folder else None
         if folder and sample:
             folder.check(sample)
-        with self._observer.working(f"evaluating {job.problem.id} on {self._device}"):
+        with working(self._emit, f"evaluating {job.problem.id} on {self._device}"):
             verdicts = self._verdicts(subject)
         if folder and sample and verdicts.result:
             folder.add(sample, job.problem, subject.source, verdicts.result, _strict(verdicts))
@@ -136,7 +136,7 @@ class _Evaluation:
         # A wrong dataset should not show after an hour.
         problems = {sample.problem_id: find_problem(sample.problem_id, self._options.dataset) for sample in samples}
         found: list[ProtocolVerdicts] = []
-        with self._observer.progress("evaluating", len(samples)) as step:
+        with progress(self._emit, "evaluating", len(samples)) as step:
             for sample in samples:
                 # Another command may be working on the same folder.
                 if not folder.has(sample) or (self._options.strict and not folder.has_strict(sample)):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core import Config, Evaluation, OptionError, ProblemError
+from ..core.events import Emit, progress
 from ..corpus import find_kernel
 from ..corpus.recorded import SolutionFile, Workload, invalid_reference, names_solution, trace_of
 from ..evaluators.local import LocalEvaluator
@@ -18,7 +19,6 @@ from ..evaluators.remote.machines import Remote
 from .devices import choose_device
 from .evaluators import joined, local_evaluator, remote_evaluator
 from .jobs import Job, choose_backend, find_job
-from .observers import Observer
 from .options.evaluate import EvaluateOptions
 from .verdicts import ProtocolVerdicts
 
@@ -63,7 +63,7 @@ def is_solution(options: EvaluateOptions) -> bool:
     return options.kernel is not None and names_solution(options.kernel, options.dataset)
 
 
-def run_evaluate_solution(options: EvaluateOptions, observer: Observer) -> SolutionResult:
+def run_evaluate_solution(options: EvaluateOptions, emit: Emit) -> SolutionResult:
     """Evaluate `options.kernel` on all Workloads, or on the one of `options.workload`."""
     if not is_solution(options):
         raise OptionError("`kernel` is no Solution", "name one of a flashinfer-trace `dataset`")
@@ -80,7 +80,7 @@ def run_evaluate_solution(options: EvaluateOptions, observer: Observer) -> Solut
             raise OptionError(f"{file.problem} has no Workload {options.workload}", f"it has {known}")
         jobs = [find_job(replace(options, workload=one.uuid), options.kernel, device, remote) for one in wanted]
         rows = []
-        with _evaluator(device, remote, options) as evaluator, observer.progress("evaluating", len(jobs)) as step:
+        with _evaluator(device, remote, options) as evaluator, progress(emit, "evaluating", len(jobs)) as step:
             for job, workload in zip(jobs, wanted, strict=True):
                 rows.append(_row(job, workload, file, evaluator))
                 step(workload.uuid)

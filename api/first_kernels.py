@@ -25,6 +25,7 @@ from ..core import (
     TorchProblem,
     Trial,
 )
+from ..core.events import Emit, Note, working
 from ..core.files import write_whole
 from ..core.language import of_backend
 from ..core.text import first_line
@@ -34,7 +35,6 @@ from ..evaluators.local import LocalEvaluator
 from ..evaluators.settings import Convolutions, SearchSettings
 from .devices import CPU
 from .jobs import at_workload, choose_backend
-from .observers import Observer
 from .options.groups import Backend, ProblemOptions
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def first_kernels_of(
     writing: Writing | None,
     path: Path,
     resume: bool,
-    observer: Observer,
+    emit: Emit,
 ) -> list[Kernel]:
     """Make the first kernels of a problem, the fastest first, and write them beside each other; the first to `path`.
 
@@ -101,7 +101,7 @@ def first_kernels_of(
     found: list[tuple[Kernel, Evaluation | None]] = []
     reasons: list[str] = []
     if task.device != CPU and task.backend == Backend.TRITON:
-        kernel = _of_compiler(task.problem, evaluator, observer)
+        kernel = _of_compiler(task.problem, evaluator, emit)
         if isinstance(kernel, str):
             reasons.append(f"torch.compile's code gives none: {kernel}")
         else:
@@ -112,7 +112,7 @@ def first_kernels_of(
             earlier.unlink(missing_ok=True)
     if writing is not None:
         with writing as writer, Journal(trials) as journal:
-            written = _of_model(task, evaluator, writer, journal, observer)
+            written = _of_model(task, evaluator, writer, journal, emit)
         if isinstance(written, str):
             reasons.append(f"the model's attempts failed: {written}")
         else:
@@ -123,15 +123,15 @@ def first_kernels_of(
     # The start comes last: with it, a resumed run knows that all are there.
     for kernel, file in reversed(list(zip(kernels, (path, second), strict=False))):
         write_whole(file, kernel.source, "choose another folder with `results`")
-        observer.note(f"first kernel: {file}")
+        emit(Note(f"first kernel: {file}"))
     return kernels
 
 
-def _of_compiler(problem: TorchProblem, evaluator: LocalEvaluator, observer: Observer) -> Kernel | str:
+def _of_compiler(problem: TorchProblem, evaluator: LocalEvaluator, emit: Emit) -> Kernel | str:
     """Return a kernel made of torch.compile's code, or why there is none."""
     from ..agent.first_kernels.wrapper import CONVOLUTION
 
-    with observer.working(f"{problem.id} has no kernel: torch.compile writes one"):
+    with working(emit, f"{problem.id} has no kernel: torch.compile writes one"):
         convolutions = evaluator.settings.convolutions
         kernel = _made(problem, evaluator, convolutions)
         if isinstance(kernel, str):
@@ -187,7 +187,7 @@ def _fastest_correct(
 
 
 def _of_model(
-    task: OpenProblem, evaluator: LocalEvaluator, writer: FirstKernelWriter, journal: Journal, observer: Observer
+    task: OpenProblem, evaluator: LocalEvaluator, writer: FirstKernelWriter, journal: Journal, emit: Emit
 ) -> tuple[Kernel, Evaluation] | str:
     """Return the first correct kernel of a model's, with its evaluation, or how the last one failed.
 
@@ -198,7 +198,7 @@ def _of_model(
     failed: list[tuple[Kernel | None, Evaluation | str]] = []
     for number in range(1, ATTEMPTS + 1):
         try:
-            with observer.working(f"{task.problem.id}: the model writes a first kernel, attempt {number}"):
+            with working(emit, f"{task.problem.id}: the model writes a first kernel, attempt {number}"):
                 kernel = writer.write(task.problem, profile, *of_backend(task.backend), failed)
         except NoKernel as reason:
             failed.append((None, str(reason)))
@@ -213,7 +213,7 @@ def _of_model(
             return kernel, evaluation
         failed.append((kernel, evaluation))
         why = f"{evaluation.status}: {first_line(evaluation.message)}"
-        observer.note(f"the model's first kernel, attempt {number}: {why}")
+        emit(Note(f"the model's first kernel, attempt {number}: {why}"))
     return why
 
 

@@ -10,16 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from .observers import (
-    CheckObserver,
-    GemmObserver,
-    MlirObserver,
-    Observer,
-    ReplayObserver,
-    RunObserver,
-    SearchObserver,
-    VerifyObserver,
-)
 from .options.check import CheckOptions
 from .options.corpus import AddOptions, ImportOptions, ListOptions, VerifyOptions
 from .options.evaluate import EvaluateOptions, ProfileOptions
@@ -36,6 +26,7 @@ from .options.tune import ExportOptions, ReplayOptions, TuneOptions
 if TYPE_CHECKING:
     from ..agent.history.run import History
     from ..core import Hit, WorkedExample
+    from ..core.events import Emit
     from ..evaluators.pipeline.saved_plan import SavedPlan
     from .batch import BatchResult
     from .check_result import CheckResult
@@ -61,12 +52,15 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def takes(options: Callable[P, Any]) -> Callable[[Callable[[Any], R]], Callable[P, R]]:
+def takes(options: Callable[P, Any]) -> Callable[[Callable[[Any, Emit], R]], Callable[P, R]]:
     """A function of an option object as a function of its fields, with the same names, types and defaults."""
 
-    def decorate(function: Callable[[Any], R]) -> Callable[P, R]:
+    def decorate(function: Callable[[Any, Emit], R]) -> Callable[P, R]:
         def run(*args: P.args, **kwargs: P.kwargs) -> R:
-            return function(options(*args, **kwargs))
+            from ..core.events import ignore
+
+            given = options(*args, **kwargs)
+            return function(given, given.on_event or ignore)
 
         documented(run, function, options)
         return run
@@ -75,70 +69,70 @@ def takes(options: Callable[P, Any]) -> Callable[[Callable[[Any], R]], Callable[
 
 
 @takes(OptimizeOptions)
-def optimize(options: OptimizeOptions) -> OptimizeResult:
+def optimize(options: OptimizeOptions, emit: Emit) -> OptimizeResult:
     """Make a kernel faster over several turns, and write the fastest one that is verified."""
     from .optimize import run_optimize
 
-    return run_optimize(options, options.observer or RunObserver())
+    return run_optimize(options, emit)
 
 
 @takes(BatchOptions)
-def batch(options: BatchOptions) -> BatchResult:
+def batch(options: BatchOptions, emit: Emit) -> BatchResult:
     """Optimize many kernels, one after the other; a failure ends one of them only."""
     from .batch import run_batch
 
-    return run_batch(options, options.observer or RunObserver())
+    return run_batch(options, emit)
 
 
 @takes(ListSlowOptions)
-def list_slow(options: ListSlowOptions) -> Listing:
+def list_slow(options: ListSlowOptions, emit: Emit) -> Listing:
     """Measure kernels, and problems without one, where no current record exists, and rank them, the slowest first."""
     from .list_slow import run_list_slow
 
-    return run_list_slow(options, options.observer or Observer())
+    return run_list_slow(options, emit)
 
 
 @takes(EvaluateOptions)
-def evaluate(options: EvaluateOptions) -> ProtocolVerdicts:
+def evaluate(options: EvaluateOptions, emit: Emit) -> ProtocolVerdicts:
     """Check a kernel against its reference and time it, once."""
     from ..core import OptionError
     from .evaluate import run_evaluate
 
     if options.kernel is None:
         raise OptionError("there is no kernel to evaluate", "name one, or use `evaluate_folder`")
-    return run_evaluate(options, options.observer or Observer())
+    return run_evaluate(options, emit)
 
 
 @takes(EvaluateOptions)
-def evaluate_folder(options: EvaluateOptions) -> FolderResult:
+def evaluate_folder(options: EvaluateOptions, emit: Emit) -> FolderResult:
     """Evaluate every kernel of a KernelBench run folder that has no result yet."""
     from .evaluate import run_evaluate_folder
 
-    return run_evaluate_folder(options, options.observer or Observer())
+    return run_evaluate_folder(options, emit)
 
 
 @takes(EvaluateOptions)
-def evaluate_solution(options: EvaluateOptions) -> SolutionResult:
+def evaluate_solution(options: EvaluateOptions, emit: Emit) -> SolutionResult:
     """Evaluate a Solution of a dataset of recorded workloads on each Workload, and append the Traces."""
     from .evaluate_solution import run_evaluate_solution
 
-    return run_evaluate_solution(options, options.observer or Observer())
+    return run_evaluate_solution(options, emit)
 
 
 @takes(CheckOptions)
-def check(options: CheckOptions) -> CheckResult:
+def check(options: CheckOptions, emit: Emit) -> CheckResult:
     """Check kernels, and compare their speed with what was stored of the same device."""
     from .check import run_check
 
-    return run_check(options, options.observer or CheckObserver())
+    return run_check(options, emit)
 
 
 @takes(PlanOptions)
-def plan(options: PlanOptions) -> PlanResult:
+def plan(options: PlanOptions, emit: Emit) -> PlanResult:
     """Show what one call of a kernel launches, and replay it without the kernel's Python."""
     from .plan import run_plan
 
-    return run_plan(options, options.observer or Observer())
+    return run_plan(options, emit)
 
 
 def load_plan(folder: str | Path, device: str = "cpu", sandbox: str = "auto") -> SavedPlan:
@@ -159,19 +153,19 @@ def load_plan(folder: str | Path, device: str = "cpu", sandbox: str = "auto") ->
 
 
 @takes(ProfileOptions)
-def profile(options: ProfileOptions) -> ProfileResult:
+def profile(options: ProfileOptions, emit: Emit) -> ProfileResult:
     """Evaluate a kernel and find its bottleneck."""
     from .profile import run_profile
 
-    return run_profile(options, options.observer or Observer())
+    return run_profile(options, emit)
 
 
 @takes(RetrieveOptions)
-def retrieve(options: RetrieveOptions) -> list[Hit]:
+def retrieve(options: RetrieveOptions, emit: Emit) -> list[Hit]:
     """Up to `k` worked optimizations, the best first."""
     from .retrieve import run_retrieve
 
-    return run_retrieve(options, options.observer or Observer())
+    return run_retrieve(options, emit)
 
 
 def load_history(path: Path | str) -> History:
@@ -185,42 +179,42 @@ def load_history(path: Path | str) -> History:
 
 
 @takes(TuneOptions)
-def tune(options: TuneOptions) -> TuneResult:
+def tune(options: TuneOptions, emit: Emit) -> TuneResult:
     """Search the parameters of a kernel, and write the best config into a copy of it."""
     from .tune import run_tune
 
-    return run_tune(options, options.observer or SearchObserver())
+    return run_tune(options, emit)
 
 
 @takes(GemmOptions)
-def tune_gemm(options: GemmOptions) -> GemmResult:
+def tune_gemm(options: GemmOptions, emit: Emit) -> GemmResult:
     """Tune a matrix product over a table of shapes, and write an engine's config files."""
     from .gemm import run_gemm
 
-    return run_gemm(options, options.observer or GemmObserver())
+    return run_gemm(options, emit)
 
 
 @takes(MlirOptions)
-def tune_mlir(options: MlirOptions) -> MlirResult:
+def tune_mlir(options: MlirOptions, emit: Emit) -> MlirResult:
     """Schedule the operations of an MLIR module that IREE compiles, and write the module and its tuning spec."""
     from .mlir import run_mlir
 
-    return run_mlir(options, options.observer or MlirObserver())
+    return run_mlir(options, emit)
 
 
 @takes(ReplayOptions)
-def replay(options: ReplayOptions) -> ReplayResult:
+def replay(options: ReplayOptions, emit: Emit) -> ReplayResult:
     """Let tuners search a recorded space, without a device: how many evaluations they need.
 
     It starts processes, so a script must call it under `if __name__ == "__main__"`.
     """
     from .replay import run_replay
 
-    return run_replay(options, options.observer or ReplayObserver())
+    return run_replay(options, emit)
 
 
 @takes(ExportOptions)
-def export(options: ExportOptions) -> ExportResult:
+def export(options: ExportOptions, emit: Emit) -> ExportResult:
     """Write a recorded search in another form."""
     from .export import run_export
 
@@ -228,15 +222,15 @@ def export(options: ExportOptions) -> ExportResult:
 
 
 @takes(VerifyOptions)
-def verify_corpus(options: VerifyOptions) -> VerifyResult:
+def verify_corpus(options: VerifyOptions, emit: Emit) -> VerifyResult:
     """Check that both kernels of each worked example are correct, and measure how much faster the second one is."""
     from .verify_corpus import run_verify
 
-    return run_verify(options, options.observer or VerifyObserver())
+    return run_verify(options, emit)
 
 
 @takes(AddOptions)
-def add_example(options: AddOptions) -> AddResult:
+def add_example(options: AddOptions, emit: Emit) -> AddResult:
     """Write the verified improvement of a run as a worked example, for oneself or for others."""
     from .corpus import run_add
 
@@ -244,7 +238,7 @@ def add_example(options: AddOptions) -> AddResult:
 
 
 @takes(ImportOptions)
-def import_runs(options: ImportOptions) -> ImportResult:
+def import_runs(options: ImportOptions, emit: Emit) -> ImportResult:
     """Enter runs of others, or of before journals were signed, into the archive."""
     from .import_runs import run_import
 
@@ -252,7 +246,7 @@ def import_runs(options: ImportOptions) -> ImportResult:
 
 
 @takes(ListOptions)
-def list_examples(options: ListOptions) -> list[WorkedExample]:
+def list_examples(options: ListOptions, emit: Emit) -> list[WorkedExample]:
     """The worked examples: the shipped ones and the user's own, or those of a folder."""
     from .corpus import run_list
 
@@ -260,16 +254,16 @@ def list_examples(options: ListOptions) -> list[WorkedExample]:
 
 
 @takes(CompileOptions)
-def compile_program(options: CompileOptions) -> ProgramResult:
+def compile_program(options: CompileOptions, emit: Emit) -> ProgramResult:
     """Improve the instructions that models follow: try them on recorded problems, keep what measures better."""
     from .compile_program import run_compile
 
-    return run_compile(options, options.observer or Observer())
+    return run_compile(options, emit)
 
 
 @takes(ReportOptions)
-def report(options: ReportOptions) -> ReportResult:
+def report(options: ReportOptions, emit: Emit) -> ReportResult:
     """Write one HTML page about a run; about several runs of a folder a page for each, and one that lists them."""
     from .report import run_report
 
-    return run_report(options, options.observer or Observer())
+    return run_report(options, emit)

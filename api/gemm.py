@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..core import Config, Evaluation, KernelwrightError, OptionError
+from ..core.events import Emit, Note, PartDone, Warned, working
 from ..core.files import write_whole
 from ..evaluators.local import LocalEvaluator
 from ..evaluators.settings import Sampling, SearchSettings
@@ -32,7 +33,6 @@ from .devices import CPU, choose_devices, device_label, device_limits
 from .evaluators import Searcher, search_evaluator
 from .gemm_result import GemmResult, geomean
 from .gemm_task import sizes_of, task_of
-from .observers import GemmObserver
 from .options.gemm import GemmOptions
 from .triton_cache import enter_products
 
@@ -40,11 +40,11 @@ WINNERS = 12
 """Configs, best at the most shapes, that are measured at all shapes, for a set that serves them all."""
 
 
-def run_gemm(options: GemmOptions, observer: GemmObserver) -> GemmResult:
+def run_gemm(options: GemmOptions, emit: Emit) -> GemmResult:
     """Tune every shape, or check the configs of a file; write the results, also those of an interrupted sweep."""
     sizes = sizes_of(options)
     for line in sizes.refused:
-        observer.warn(f"left out: {line}")
+        emit(Warned(f"left out: {line}"))
     devices = choose_devices(options)
     device = device_of(devices[0])
     if other := next((one for one in devices if device_of(one) != device), None):
@@ -65,23 +65,23 @@ def run_gemm(options: GemmOptions, observer: GemmObserver) -> GemmResult:
         for evaluator in evaluators:
             stack.enter_context(evaluator)
         if options.compare_wo_tuning:
-            checked = _checked(options, task, evaluators[0], sizes, observer)
+            checked = _checked(options, task, evaluators[0], sizes, emit)
             return GemmResult(options, device.name, folder, tuple(checked), sizes.refused)
         store.prepare(target, subject, sizes.shapes)
         catalogue.preload(options.tuner)
-        sweep = Sweep(task, evaluators, folder, observer, options.resume)
+        sweep = Sweep(task, evaluators, folder, emit, options.resume)
         result = GemmResult(options, device.name, folder, (), sizes.refused)
         try:
             sweep.run(sizes.shapes)
             if options.configs is not None:
-                result = _few(options.configs, sweep, result, observer)
+                result = _few(options.configs, sweep, result, emit)
         finally:
             result = replace(result, shapes=tuple(sweep.results))
             if entries := [entry for one in result.shapes if (entry := one.entry)]:
                 files = store.save(target, subject, entries, versions(result.shapes))
                 result = replace(result, files=tuple(files))
                 if store.id == TritonCache.id:
-                    _enter(target, devices != [CPU], observer)
+                    _enter(target, devices != [CPU], emit)
     if (few := result.few()) is not None:
         write_whole(folder / "configs.json", json.dumps(few, indent=1) + "\n")
     return result
@@ -108,9 +108,7 @@ def evaluator_of(options: GemmOptions, device: str) -> Searcher:
     return found
 
 
-def _checked(
-    options: GemmOptions, task: Task, evaluator: Searcher, sizes: Sizes, observer: GemmObserver
-) -> list[ShapeResult]:
+def _checked(options: GemmOptions, task: Task, evaluator: Searcher, sizes: Sizes, emit: Emit) -> list[ShapeResult]:
     """Check the configs of a file, without a search."""
     found = []
     shapes = [shape for shape in sizes.shapes if shape in sizes.configs]
@@ -122,11 +120,11 @@ def _checked(
             result = ShapeResult(shape, error=" ".join(str(error).split()))
         else:
             result = _verdict(shape, config, one)
-        observer.shape_ended(result, number, len(shapes), 0.0)
+        emit(PartDone(result, number, len(shapes)))
         found.append(result)
     for shape in sizes.shapes:
         if shape not in sizes.configs:
-            observer.warn(f"{shape} has no config to check")
+            emit(Warned(f"{shape} has no config to check"))
     return found
 
 
@@ -137,19 +135,19 @@ def _verdict(shape: Shape, config: Config, one: Evaluation) -> ShapeResult:
     return ShapeResult(shape, config, "given", one.latency_ms, max_error=largest_error(one), trials=1)
 
 
-def _few(most: int, sweep: Sweep, result: GemmResult, observer: GemmObserver) -> GemmResult:
+def _few(most: int, sweep: Sweep, result: GemmResult, emit: Emit) -> GemmResult:
     """Measure every shape's winner at all other shapes, and choose the set and its rule."""
     won = Counter(one.config for one in sweep.results if one.config is not None and one.times)
     winners = [config for config, _ in won.most_common(WINNERS)]
     if not winners:
-        observer.warn("nothing was timed, so no `configs` for all shapes can be chosen")
+        emit(Warned("nothing was timed, so no `configs` for all shapes can be chosen"))
         return result
-    with observer.working(f"measuring {len(winners)} winners at all shapes"):
+    with working(emit, f"measuring {len(winners)} winners at all shapes"):
         results = sweep.measure(winners)
     times = {one.shape: one.times for one in results if one.times}
     chosen = cover(times, most)
     if chosen is None:
-        observer.warn(f"no {most} configs serve all shapes: allow more `configs`")
+        emit(Warned(f"no {most} configs serve all shapes: allow more `configs`"))
         return result
     rule = fit_rule(times, chosen.configs)
     ratios = [
@@ -160,14 +158,14 @@ def _few(most: int, sweep: Sweep, result: GemmResult, observer: GemmObserver) ->
     return replace(result, covered=chosen, rule=rule, rule_slowdown=slowdown)
 
 
-def _enter(target: Path, timed: bool, observer: GemmObserver) -> None:
+def _enter(target: Path, timed: bool, emit: Emit) -> None:
     """Enter all times into Triton's cache."""
     document = TritonCache().parse(target / TIMES)
     if not timed or not workloads(document):
-        observer.warn("nothing was timed on a GPU, so there is no entry for Triton's cache")
+        emit(Warned("nothing was timed on a GPU, so there is no entry for Triton's cache"))
         return
     entered = enter_products(target / MODULE, workloads(document))
-    observer.note(f"{len(entered)} entries in Triton's cache; import {FUNCTION} from {target / MODULE}")
+    emit(Note(f"{len(entered)} entries in Triton's cache; import {FUNCTION} from {target / MODULE}"))
 
 
 def _target(options: GemmOptions) -> Path:

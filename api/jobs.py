@@ -19,13 +19,13 @@ from ..core import (
     default_backend,
 )
 from ..core.baselines import COMPILE, reference_name
+from ..core.events import Emit, Warned
 from ..corpus import find_kernel, find_problem, list_problems
 from ..corpus.functions.target import is_function
 from ..corpus.recorded import RecordedProblem
 from ..evaluators.remote.machines import Remote
 from ..evaluators.settings import Precision
 from .devices import CPU, device_label
-from .observers import Observer
 from .options.groups import FunctionOptions, ProblemOptions
 from .options.trust import Baseline, TargetOptions, TimingOptions, TrustOptions
 
@@ -117,19 +117,18 @@ def named_problem(path: Path) -> str | None:
     return find_kernel(str(path), default_backend(Target.CPU)).problem
 
 
-def find_joint_job(
-    options: ProblemOptions, reference: str, device: str, remote: Remote | None, observer: Observer
-) -> Job:
+def find_joint_job(options: ProblemOptions, reference: str, device: str, remote: Remote | None, emit: Emit) -> Job:
     """Do the same for a search: without a workload, recorded ones are judged together, `MOST_TOGETHER` at the most."""
     job = find_job(options, reference, device, remote)
     if options.workload is not None or not isinstance(job.problem, RecordedProblem):
         return job
     recorded = len(job.problem.recorded)
     if recorded > MOST_TOGETHER:
-        observer.warn(
+        told = (
             f"{job.problem.id} has {recorded} Workloads, of which {MOST_TOGETHER} are judged, from the smallest to the "
             "largest; evaluate the result on all of them"
         )
+        emit(Warned(told))
     return replace(job, problem=JointProblem.of_all(job.problem, MOST_TOGETHER))
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..agent.analysis import performance_category
 from ..core import Config, KernelError, KernelwrightError, Target
+from ..core.events import Emit, progress
 from ..core.files import cache_folder
 from ..corpus import find_problem, list_kernel_files, list_kernels, list_problems
 from ..corpus.recorded import is_trace_dataset, list_solutions
@@ -20,7 +21,6 @@ from .devices import choose_device
 from .evaluators import local_evaluator
 from .jobs import Job, choose_backend, find_job
 from .list_slow_problems import SlowProblem, measure_problems, problems_without
-from .observers import Observer
 from .options.optimize import ListSlowOptions
 from .options.trust import Baseline
 from .speedup_records import Records, problem_key
@@ -73,7 +73,7 @@ class Listing:
     """The dataset's problems without a kernel, those with the most headroom first."""
 
 
-def run_list_slow(options: ListSlowOptions, observer: Observer) -> Listing:
+def run_list_slow(options: ListSlowOptions, emit: Emit) -> Listing:
     """Measure what has no current record, each written down at once, and rank kernels and problems."""
     device = choose_device(options)
     jobs, skipped = _jobs(options, device)
@@ -84,7 +84,7 @@ def run_list_slow(options: ListSlowOptions, observer: Observer) -> Listing:
     total = len(jobs) + len(open_problems)
     with (
         Records(cache_folder() / "speedups.jsonl") as records,
-        observer.progress("measuring", total) as advance,
+        progress(emit, "measuring", total) as advance,
         contextlib.ExitStack() as stack,
     ):
         if jobs:

@@ -23,6 +23,7 @@ from ..core import (
     Trial,
     set_aside,
 )
+from ..core.events import Emit, FinalsStarted, Finished, Note, PartDone, PartStarted, Step, Warned
 from ..evaluators.iree.evaluator import FINALS, IreeEvaluator, search_settings
 from ..evaluators.iree.processes import Processes
 from ..evaluators.iree.reading import require_readable
@@ -38,7 +39,6 @@ from .devices import CPU, CUDA, choose_device, cuda_devices, device_label
 from .mlir_files import RunFolder
 from .mlir_result import MlirResult
 from .mlir_wishes import Wishes
-from .observers import MlirObserver
 from .options.mlir import MlirOptions
 from .run_journal import require_same
 
@@ -46,6 +46,8 @@ BEST_OF_EACH = 2
 """Finalists per operation of which the combinations are measured together."""
 COMBINATIONS = 8
 """So many of them at most, the likeliest first."""
+TRANSFORMING = "Transforming"
+"""The step in which the module is read, and a space is made for each operation."""
 JOINT = "joint"
 """Origin of trials of whole functions in the journal."""
 
@@ -73,12 +75,20 @@ class Scheduling:
         )  # fmt: skip
 
 
-def run_mlir(options: MlirOptions, observer: MlirObserver) -> MlirResult:
+@dataclass(frozen=True)
+class Transformed:
+    """The spaces of a module's operations, and the seconds that making them took."""
+
+    scheduling: Scheduling
+    seconds: float
+
+
+def run_mlir(options: MlirOptions, emit: Emit) -> MlirResult:
     """Tune, and write the files, also those of an interrupted search."""
     wishes = Wishes.of(options)
-    observer.transforming()
+    emit(Step(TRANSFORMING))
     with contextlib.closing(processes_of(options)) as processes:
-        return _run(options, observer, wishes, processes)
+        return _run(options, emit, wishes, processes)
 
 
 def processes_of(options: MlirOptions) -> Processes:
@@ -86,27 +96,29 @@ def processes_of(options: MlirOptions) -> Processes:
     return Processes(_device(options), Limits(compile_s=options.compile_limit), options.sandbox)
 
 
-def _run(options: MlirOptions, observer: MlirObserver, wishes: Wishes, processes: Processes) -> MlirResult:
+def _run(options: MlirOptions, emit: Emit, wishes: Wishes, processes: Processes) -> MlirResult:
     began = time.monotonic()
     scheduling = schedule_module(options, wishes, processes)
     for remark in (*scheduling.problem.remarks, *(text for one in scheduling.schedules for text in one.remarks)):
-        observer.warn(remark)
+        emit(Warned(remark))
     folder = RunFolder(results_folder(options.results, scheduling, wishes), scheduling, options, wishes.csv)
     if options.dry_run:
-        observer.transformed(scheduling, time.monotonic() - began)
-        return _dry(scheduling, wishes, folder, observer)
+        emit(Step(TRANSFORMING, over=True))
+        emit(PartDone(Transformed(scheduling, time.monotonic() - began)))
+        return _dry(scheduling, wishes, folder, emit)
     if not options.resume:
         set_aside(folder.path / "journal.jsonl")
     catalogue.preload(wishes.tuner)
     with Journal(folder.path / "journal.jsonl") as journal, _evaluator(scheduling, options, processes) as evaluator:
         require_same(journal, scheduling.record(wishes.tuner, evaluator.target.named_chip))
         folder.started(datetime.now(UTC), time.monotonic() - began, resumed=options.resume)
-        observer.transformed(scheduling, time.monotonic() - began)
-        run = _Searches(scheduling, options, wishes, evaluator, journal, observer, folder)
+        emit(Step(TRANSFORMING, over=True))
+        emit(PartDone(Transformed(scheduling, time.monotonic() - began)))
+        run = _Searches(scheduling, options, wishes, evaluator, journal, emit, folder)
         try:
             run.search_all()
         finally:
-            observer.close()
+            emit(Finished())
             folder.searched()
         return run.finish()
 
@@ -150,11 +162,11 @@ def _evaluator(scheduling: Scheduling, options: MlirOptions, processes: Processe
         yield evaluator
 
 
-def _dry(scheduling: Scheduling, wishes: Wishes, folder: RunFolder, observer: MlirObserver) -> MlirResult:
+def _dry(scheduling: Scheduling, wishes: Wishes, folder: RunFolder, emit: Emit) -> MlirResult:
     """Name, and write, the configs that a grid would try first."""
     for schedule in scheduling.schedules:
         for config in itertools.islice(schedule.space, wishes.trials):
-            observer.dry(folder.emit(schedule, scheduling.kernel, Config(config)))
+            emit(Note(f"[Dry run] : {folder.emit(schedule, scheduling.kernel, Config(config))}"))
     return MlirResult(scheduling, wishes.tuner, folder.path, (), (), dry=True)
 
 
@@ -163,12 +175,12 @@ class _Searches:
 
     def __init__(
         self, scheduling: Scheduling, options: MlirOptions, wishes: Wishes, evaluator: IreeEvaluator,
-        journal: Journal, observer: MlirObserver, folder: RunFolder,
+        journal: Journal, emit: Emit, folder: RunFolder,
     ) -> None:  # fmt: skip
         self.scheduling = scheduling
         self._options, self._wishes = options, wishes
         self._evaluator, self._journal = evaluator, journal
-        self._observer, self._folder = observer, folder
+        self._emit, self._folder = emit, folder
         self._found: list[Found] = []
         self._finals: list[Evaluation] = []
 
@@ -176,7 +188,7 @@ class _Searches:
         """Search operation by operation, then among the combinations of their finalists."""
         kernel, total = self.scheduling.kernel, len(self.scheduling.schedules)
         for number, schedule in enumerate(self.scheduling.schedules, start=1):
-            self._observer.operation_started(schedule, number, total)
+            self._emit(PartStarted(schedule.operation.name, number, total))
             found = self._search(schedule, kernel)
             self._found.append(found)
             if found.faster is not None:
@@ -189,7 +201,7 @@ class _Searches:
         kernel = kernel.restricted(space.names)
         tuner = catalogue.create(self._wishes.tuner, space, self._options.seed, start=schedule.first)
         budget = Budget(trials=self._wishes.trials, seconds=self._options.seconds)
-        watching = self._folder.watching(schedule, kernel, self._observer)
+        watching = self._folder.watching(schedule, kernel, self._emit)
         search = Search(
             self.scheduling.problem, kernel, space, tuner, self._evaluator, self._journal, budget, watching,
             self._options.patience,
@@ -208,7 +220,7 @@ class _Searches:
         }
         if set(wanted) <= known.keys():
             return _ranked([known[config] for config in wanted])
-        self._observer.combining(wanted)
+        self._emit(FinalsStarted(tuple(wanted), combined=True))
         began = time.monotonic()
         finals = self._evaluator.compare(self.scheduling.problem, kernel, wanted)
         for final in finals:

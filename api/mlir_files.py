@@ -7,13 +7,14 @@ import io
 import json
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..core import Config, Evaluation, MlirKernel, ResultsError, Slot, Value
+from ..core.events import Emit, Event, PartDone, TrialDone
 from ..core.files import write_whole
 from ..evaluators.iree.evaluator import IreeEvaluator
 from ..evaluators.iree.target import IreeTarget
@@ -21,9 +22,7 @@ from ..tuners.mlir.names import config_name, operation_name, path_of
 from ..tuners.mlir.space import Schedule
 from ..tuners.mlir.spec import tuning_spec
 from ..tuners.mlir.template import printed
-from ..tuners.search import Progress
 from .mlir_result import MlirResult
-from .observers import MlirObserver
 from .options.mlir import MlirOptions
 
 if TYPE_CHECKING:
@@ -109,9 +108,15 @@ class RunFolder:
             write_whole(path, printed(kernel.bind(config).source, kernel.name))
         return f"{operation_name(schedule.operation)}_{config_name(schedule, config)}"
 
-    def watching(self, schedule: Schedule, kernel: MlirKernel, observer: MlirObserver) -> Watching:
-        """Return the observer of one operation's search."""
-        return Watching(self, schedule, kernel, observer)
+    def watching(self, schedule: Schedule, kernel: MlirKernel, emit: Emit) -> Emit:
+        """Return the `emit` of one operation's search, which keeps the folder in step with its trials."""
+
+        def watch(event: Event) -> None:
+            if isinstance(event, TrialDone):
+                emit(PartDone(self.note(schedule, kernel, event.evaluation)))
+            emit(event)
+
+        return watch
 
     def note(self, schedule: Schedule, kernel: MlirKernel, evaluation: Evaluation) -> TrialReport:
         """Keep a trial for the CSV; write its module and its command where that was asked for."""
@@ -178,22 +183,6 @@ class RunFolder:
                 file.write(text)
         except OSError as error:
             raise ResultsError(f"cannot write {path}: {error.strerror}; choose another folder") from None
-
-
-class Watching:
-    """Keeps the folder in step with a search, then passes on."""
-
-    def __init__(self, folder: RunFolder, schedule: Schedule, kernel: MlirKernel, observer: MlirObserver) -> None:
-        self._folder, self._schedule, self._kernel, self._observer = folder, schedule, kernel, observer
-
-    def trial(self, evaluation: Evaluation, progress: Progress) -> None:
-        """Note a trial."""
-        self._observer.measured(self._folder.note(self._schedule, self._kernel, evaluation))
-        self._observer.trial(evaluation, progress)
-
-    def finals(self, configs: Sequence[Config]) -> None:
-        """Pass on."""
-        self._observer.finals(configs)
 
 
 def duration(seconds: float) -> str:

@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ..core.events import Emit, PartDone
 from .devices import choose_device
 from .evaluators import Evaluators, joined
-from .observers import RunObserver
 from .options.optimize import OptimizeOptions, RunOptions
 
 if TYPE_CHECKING:
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from .session import Session
 
 
-def run_optimize(options: OptimizeOptions, observer: RunObserver) -> OptimizeResult:
+def run_optimize(options: OptimizeOptions, emit: Emit) -> OptimizeResult:
     """Optimize one kernel."""
-    with open_session(options, observer) as session:
+    with open_session(options, emit) as session:
         result = session.optimize(session.job(options.named))
-    observer.run_ended(result)
+    emit(PartDone(result))
     return result
 
 
 @contextlib.contextmanager
-def open_session(options: RunOptions, observer: RunObserver) -> Iterator[Session]:
+def open_session(options: RunOptions, emit: Emit) -> Iterator[Session]:
     """What optimizes kernels, until the command ends."""
     with joined(options) as remote:
         device = choose_device(options, remote)
@@ -33,4 +33,4 @@ def open_session(options: RunOptions, observer: RunObserver) -> Iterator[Session
             evaluators.start()
             from .session import Session  # these imports take as long as some of the processes' own
 
-            yield Session(options, device, evaluators, remote, observer)
+            yield Session(options, device, evaluators, remote, emit)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core import Evaluation, OptionError
+from ..core.events import Emit, working
 from ..core.launch_plan import LaunchPlan
 from .devices import choose_device
 from .evaluators import local_evaluator
 from .jobs import Job, find_job
-from .observers import Observer
 from .options.plan import PlanOptions
 
 
@@ -50,7 +50,7 @@ class PlanResult:
         }
 
 
-def run_plan(options: PlanOptions, observer: Observer) -> PlanResult:
+def run_plan(options: PlanOptions, emit: Emit) -> PlanResult:
     """Check one kernel and make its launch plan."""
     device = choose_device(options)
     if options.save_plan is not None and options.save_plan.exists() and not options.save_plan.is_dir():
@@ -58,7 +58,7 @@ def run_plan(options: PlanOptions, observer: Observer) -> PlanResult:
     job = find_job(options, options.kernel, device)
     with (
         local_evaluator(device, options) as evaluator,
-        observer.working(f"recording {job.problem.id} on {device}"),
+        working(emit, f"recording {job.problem.id} on {device}"),
     ):
         evaluation, plan = evaluator.plan(job.problem, job.kernel, options.save_plan)
     return PlanResult(job, evaluation, plan)

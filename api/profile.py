@@ -9,12 +9,12 @@ from typing import Any
 from ..agent.analysis import bottleneck
 from ..core import Config, Evaluation, KernelProfile, Profile
 from ..core.bottleneck import Bottleneck
+from ..core.events import Emit, working
 from ..evaluators.profiling.ncu import Counted, count
 from ..evaluators.settings import Sandbox
 from .devices import CPU, choose_device
 from .evaluators import local_evaluator
 from .jobs import Job, find_job
-from .observers import Observer
 from .options.evaluate import ProfileOptions
 
 
@@ -55,13 +55,13 @@ class ProfileResult:
         }
 
 
-def run_profile(options: ProfileOptions, observer: Observer) -> ProfileResult:
+def run_profile(options: ProfileOptions, emit: Emit) -> ProfileResult:
     """Evaluate one kernel and find its bottleneck."""
     device = choose_device(options)
     job = find_job(options, options.kernel, device)
     with (
         local_evaluator(device, options) as evaluator,
-        observer.working(f"profiling {job.problem.id} on {device}"),
+        working(emit, f"profiling {job.problem.id} on {device}"),
     ):
         (evaluation,) = evaluator.evaluate(job.problem, job.kernel, [Config()])
         profile = evaluator.profile(job.problem) if evaluation.latency_ms is not None else None

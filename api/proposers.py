@@ -15,6 +15,7 @@ from ..agent.models.choice import DEFAULT_KEY, choose, parse
 from ..agent.priors import Gains, prior_of
 from ..agent.proposer import Proposer
 from ..core import Budget, OptionError
+from ..core.events import Emit, Note, Replying, notes
 from ..core.extras import require_extra
 from ..core.language import of_backend
 from .archive import EarlierRuns
@@ -23,7 +24,6 @@ from .devices import CPU
 from .evaluators import machine
 from .examples import Examples
 from .jobs import Job
-from .observers import RunObserver
 from .options.optimize import RunOptions
 from .options.option import details_of
 
@@ -46,11 +46,11 @@ class OpenProposer:
 class Proposers:
     """Makes the proposer of each kernel of a command."""
 
-    def __init__(self, options: RunOptions, observer: RunObserver, earlier: EarlierRuns) -> None:
+    def __init__(self, options: RunOptions, emit: Emit, earlier: EarlierRuns) -> None:
         self.choice = choose(options.model, os.environ)
         self._options = options
         self._analysis = parse(options.analysis_model) if options.analysis_model else None
-        self._observer = observer
+        self._emit = emit
         self._earlier = earlier
         self._noted = options.model is not None
         if self.choice.is_model:
@@ -78,7 +78,7 @@ class Proposers:
         """The proposer of one kernel; `gains` are what rules are expected to gain."""
         if not self.choice.is_model:
             if not self._noted:
-                self._observer.note(f"{_no_model(os.environ)}: the built-in rules propose")
+                self._emit(Note(f"{_no_model(os.environ)}: the built-in rules propose"))
                 self._noted = True
             from ..agent.rule_proposer import RuleProposer
 
@@ -93,7 +93,7 @@ class Proposers:
             k, examples = self._examples()
             exchanges = models.transcript
             yield OpenProposer(
-                ModelProposer(models, self._observer, examples, k, self._program(job.backend)),
+                ModelProposer(models, self._emit, examples, k, self._program(job.backend)),
                 cost=lambda lane: exchanges.cost([lane]),
                 spent=lambda: exchanges.spent,
             )
@@ -110,7 +110,7 @@ class Proposers:
     def _examples(self) -> tuple[int, Examples | None]:
         """How many worked examples a model sees, and where they come from."""
         k = RAG_K if self._options.rag_k is None else self._options.rag_k
-        return k, Examples(self._earlier, self._options.own_examples, self._observer.note) if k else None
+        return k, Examples(self._earlier, self._options.own_examples, notes(self._emit)) if k else None
 
     @contextlib.contextmanager
     def _models(self, transcript: Path) -> Iterator[Models]:
@@ -132,8 +132,8 @@ class Proposers:
                 settings,
                 exchanges,
                 os.environ,
-                tell=self._observer.note,
-                watch=self._observer.replying,
+                tell=notes(self._emit),
+                watch=lambda lane, characters: self._emit(Replying(lane, characters)),
                 late=deadline.late,
                 remaining=deadline.remaining,
             )

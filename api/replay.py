@@ -14,13 +14,13 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from ..core import KernelwrightError, SearchSpace, Tuner
+from ..core.events import Emit, Finished, Step
 from ..evaluators.pipeline.processes import cores
 from ..tuners import catalogue
 from ..tuners.formats import read_recording
 from ..tuners.recording import Recording
 from ..tuners.replay import Replay, Summary, replay, summarize
 from ..tuners.start import Warm
-from .observers import ReplayObserver
 from .options.tune import ReplayOptions
 
 
@@ -43,16 +43,16 @@ class ReplayResult:
         return dict(self.summaries)
 
 
-def run_replay(options: ReplayOptions, observer: ReplayObserver) -> ReplayResult:
+def run_replay(options: ReplayOptions, emit: Emit) -> ReplayResult:
     """Let each tuner search the recording from as many seeds, over all cores. `ReplayError` when a process dies."""
     recording, _ = _load(options.file, options.warm)
     names = list(options.tuner) or catalogue.names()
     try:
-        replays = _replay_all(options, names, observer)
+        replays = _replay_all(options, names, emit)
     except BrokenProcessPool:
         raise ReplayError("a process of the replay died, perhaps out of memory", "try fewer tuners") from None
     finally:
-        observer.close()
+        emit(Finished())
     return ReplayResult(recording, {name: summarize(replays[name]) for name in names})
 
 
@@ -61,12 +61,14 @@ def _load(file: Path, warm: Path | None) -> tuple[Recording, Warm]:
     return recording, read_recording(warm).within(recording.space) if warm else ()
 
 
-def _replay_all(options: ReplayOptions, names: Sequence[str], observer: ReplayObserver) -> dict[str, list[Replay]]:
+def _replay_all(options: ReplayOptions, names: Sequence[str], emit: Emit) -> dict[str, list[Replay]]:
     tasks = [(name, seed) for name in names for seed in range(options.seeds)]
     done: dict[tuple[str, int], Replay] = {}
-    unwatched = replace(options, observer=None)  # what goes to other processes
+    unwatched = replace(options, on_event=None)  # what goes to other processes
+    finished_seeds = dict.fromkeys(names, 0)
     with _pool(min(cores(), len(tasks))) as pool:
-        observer.replay_started(names, options.seeds)
+        for name in names:
+            emit(Step(name, options.seeds))
         # Not `as_completed`, which locks all futures at once: interrupted there, the pool would wait for them for good.
         finished = SimpleQueue[Future[Replay]]()
         with _held_back_interrupt():
@@ -77,7 +79,8 @@ def _replay_all(options: ReplayOptions, names: Sequence[str], observer: ReplayOb
             future = finished.get()
             name, _ = task = futures[future]
             done[task] = future.result()
-            observer.replayed(name)
+            finished_seeds[name] += 1
+            emit(Step(name, options.seeds, finished_seeds[name]))
     return {name: [done[name, seed] for seed in range(options.seeds)] for name in names}
 
 

@@ -15,10 +15,10 @@ from ..agent.history.conversation import is_long
 from ..agent.history.files import runs_in
 from ..agent.program.answers import fields
 from ..core import KernelwrightError, OptionError
+from ..core.events import Emit, Warned
 from ..core.extras import require_extra
 from ..core.files import write_whole
 from ..core.text import gigabytes
-from .observers import Observer
 from .options.report import ReportOptions
 
 if TYPE_CHECKING:
@@ -53,13 +53,13 @@ class BatchRun:
     page: Path
 
 
-def run_report(options: ReportOptions, observer: Observer) -> ReportResult:
+def run_report(options: ReportOptions, emit: Emit) -> ReportResult:
     """One page about a run; about several runs of a folder a page for each, and one that lists them."""
     require_extra("a report", "matplotlib", "plots")
     journals = runs_in(options.run)
     if len(journals) == 1:
         return _report_run(journals[0], options.output)
-    return _report_batch(journals, options.output, observer)
+    return _report_batch(journals, options.output, emit)
 
 
 def _report_run(journal: Path, output: Path | None) -> ReportResult:
@@ -71,7 +71,7 @@ def _report_run(journal: Path, output: Path | None) -> ReportResult:
     return ReportResult(path)
 
 
-def _report_batch(journals: Iterable[Path], output: Path | None, observer: Observer) -> ReportResult:
+def _report_batch(journals: Iterable[Path], output: Path | None, emit: Emit) -> ReportResult:
     """A run that cannot be read, such as one that ended before it began, costs its page only."""
     from ..agent.history.run import load_history
 
@@ -82,7 +82,7 @@ def _report_batch(journals: Iterable[Path], output: Path | None, observer: Obser
             histories.append(load_history(journal))
         except KernelwrightError as error:
             unreadable.append((journal, error))
-            observer.warn(str(error))
+            emit(Warned(str(error)))
     if not histories:
         raise unreadable[0][1]
     top = output or histories[0].files.journal.with_name(BATCH)

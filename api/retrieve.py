@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from ..core import BOTTLENECKS, Hit, Kernel, OptionError, Query, of_backend
+from ..core.events import Emit, notes
 from ..core.quotation import quoted
 from ..corpus import find_kernel
 from ..rag.render import within
 from .archive import EarlierRuns
 from .examples import Examples
-from .observers import Observer
 from .options.groups import Backend
 from .options.retrieve import RetrieveOptions
 
@@ -16,14 +16,14 @@ EXAMPLE_TOKENS = 3000
 """Of one example as text, at the most."""
 
 
-def run_retrieve(options: RetrieveOptions, observer: Observer) -> list[Hit]:
+def run_retrieve(options: RetrieveOptions, emit: Emit) -> list[Hit]:
     """Up to `options.k` examples, the best first."""
-    return search(examples_of(options, observer), options)
+    return search(examples_of(options, emit), options)
 
 
-def examples_of(options: RetrieveOptions, observer: Observer) -> Examples:
+def examples_of(options: RetrieveOptions, emit: Emit) -> Examples:
     """What is searched. It loads its model with the first search, so whoever searches often keeps it."""
-    return Examples(EarlierRuns(options.results, observer.note, options.archive), options.own_examples, observer.note)
+    return Examples(EarlierRuns(options.results, notes(emit), options.archive), options.own_examples, notes(emit))
 
 
 def as_text(hit: Hit) -> str:

@@ -15,7 +15,8 @@ from ..agent.results import Results
 from ..agent.stopping import StoppingCriteria
 from ..agent.workbench import Workbench
 from ..core import Budget, Journal, OptionError, Problem
-from ..core.baselines import COMPILE
+from ..core.baselines import COMPILE, against_text
+from ..core.events import Emit, Note, RunStarted, notes
 from ..core.space_inference import declared_space
 from ..evaluators.local import LocalEvaluator
 from ..evaluators.remote.machines import Remote
@@ -25,7 +26,6 @@ from .bring_back import NOTHING, bring_back, same_but_config
 from .evaluators import Evaluators
 from .first_kernels import first_kernels_of, open_problem
 from .jobs import Job, find_joint_job, require_timed
-from .observers import RunObserver
 from .optimize_result import OptimizeResult, faster_first
 from .options.groups import ReturnOptions
 from .options.optimize import RunOptions
@@ -41,14 +41,14 @@ class Session:
     """The shared parts of one command's kernels: evaluators, the results folder, and the proposer."""
 
     def __init__(
-        self, options: RunOptions, device: str, evaluators: Evaluators, remote: Remote | None, observer: RunObserver
+        self, options: RunOptions, device: str, evaluators: Evaluators, remote: Remote | None, emit: Emit
     ) -> None:
         self.device = device
         self._options = options
         self._remote = remote
-        self._observer = observer
-        self._earlier = EarlierRuns(options.results, observer.note, options.archive)
-        self._proposers = Proposers(options, observer, self._earlier)
+        self._emit = emit
+        self._earlier = EarlierRuns(options.results, notes(emit), options.archive)
+        self._proposers = Proposers(options, emit, self._earlier)
         self._evaluators = evaluators
 
     @cached_property
@@ -62,7 +62,7 @@ class Session:
         model = self._proposers.choice.is_model
         task = open_problem(options, reference, self.device, model)
         if task is None:
-            return find_joint_job(options, reference, self.device, self._remote, self._observer)
+            return find_joint_job(options, reference, self.device, self._remote, self._emit)
         evaluator = self._evaluators.pool[0].first
         if not isinstance(evaluator, LocalEvaluator):
             raise OptionError(
@@ -70,7 +70,7 @@ class Session:
             )
         writing = self._proposers.writer(self._prepare(task.problem, task.backend)) if model else None
         path = self.results.first_kernel_path(task.problem, task.backend)
-        start, *others = first_kernels_of(task, evaluator, writing, path, options.resume, self._observer)
+        start, *others = first_kernels_of(task, evaluator, writing, path, options.resume, self._emit)
         return Job(start, task.problem, self.device, reference, trust=options, first=True, others=tuple(others))
 
     def optimize(self, job: Job) -> OptimizeResult:
@@ -85,7 +85,7 @@ class Session:
         own = not self._options.resume or self.results.resumes_own(job.problem, job.backend)
         with Journal(path, own) as journal, contextlib.ExitStack() as stack:
             same_run(journal, job, self._proposers.name)
-            self._observer.run_started(job, criteria, self._proposers.choice.is_model)
+            self._emit(self._started(job, criteria))
             stack.callback(self.results.save_conversation, job.problem, job.backend)
             stack.callback(self._earlier.add, journal)
             gains = self._earlier.gains(journal, job) if not self._proposers.choice.is_model else {}
@@ -98,6 +98,19 @@ class Session:
                 journal.append(result.record())
             return result
 
+    def _started(self, job: Job, criteria: StoppingCriteria) -> RunStarted:
+        return RunStarted(
+            problem=job.problem.id,
+            backend=job.backend,
+            workload=job.problem.workload,
+            device=job.device,
+            target_speedup=criteria.target_speedup,
+            against=against_text(job.against, job.precision),
+            beam=criteria.beam,
+            max_iterations=criteria.max_iterations,
+            by_model=self._proposers.choice.is_model,
+        )
+
     def _run(self, job: Job, journal: Journal, opened: OpenProposer, criteria: StoppingCriteria) -> Outcome:
         """Run the loop."""
         workbench = Workbench(
@@ -105,7 +118,7 @@ class Session:
             self._evaluators.pool,
             self._evaluators.searcher,
             journal,
-            self._observer,
+            self._emit,
             judge=partial(self._evaluators.judge, (COMPILE,) if job.beside_compile else ()),
             clock=self._evaluators.clock,
             compilers=self._evaluators.compilers,
@@ -115,7 +128,7 @@ class Session:
             job.kernel,
             opened.proposer,
             criteria,
-            self._observer,
+            self._emit,
             partial(keep, journal),
             opened.cost,
             clock=self._evaluators.clock,
@@ -127,7 +140,7 @@ class Session:
         options, kernel, solution = self._options, None, None
         if options.save and (outcome.faster or faster_first(job, outcome)):
             kernel = self.results.save_kernel(job.problem, job.backend, outcome.kernel, outcome.best, outcome.start)
-            solution = save_solution(options.dataset, job, outcome.kernel, outcome.best, self._observer)
+            solution = save_solution(options.dataset, job, outcome.kernel, outcome.best, self._emit)
         history = self.results.save_history(job.problem, job.backend, outcome.turns)
         target, model = options.target_speedup, self._proposers.name
         return OptimizeResult(job, outcome, kernel, history, journal, target, model, spent, solution)
@@ -137,7 +150,7 @@ class Session:
         if job.function is None or not isinstance(self._options, ReturnOptions):
             return None
         if not outcome.verified:
-            self._observer.note(NOTHING)
+            self._emit(Note(NOTHING))
             return None
         from .patches import worthwhile  # with it comes libcst
         from .workload_keys import workload_keys
@@ -150,7 +163,7 @@ class Session:
         ]
         best = outcome.best.model_copy(update={"config": dict(outcome.kernel.config)})
         configs = worthwhile(best, tried, workload_keys(job.function, job.problem))
-        return bring_back(self._options, job, outcome.kernel, best, configs, tried, self._observer)
+        return bring_back(self._options, job, outcome.kernel, best, configs, tried, self._emit)
 
     def _criteria(self) -> StoppingCriteria:
         options = self._options

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..core import Evaluation, JointProblem, Kernel, KernelError, PythonKernel
+from ..core.events import Emit, Warned
 from ..corpus.recorded import RecordedProblem, TraceDataset, solution_of
 from .jobs import Job
-from .observers import Observer
 
 AUTHOR = "kernelwright"
 
 
-def save_solution(dataset: Path | None, job: Job, kernel: Kernel, best: Evaluation, observer: Observer) -> Path | None:
+def save_solution(dataset: Path | None, job: Job, kernel: Kernel, best: Evaluation, emit: Emit) -> Path | None:
     """Write a kernel as a Solution, and return its path; None where the problem is not a recorded one.
 
     A language that the dataset has no name for is a warning: the kernel file is there all the same.
@@ -35,5 +35,5 @@ def save_solution(dataset: Path | None, job: Job, kernel: Kernel, best: Evaluati
             solution_of(kernel, definition, AUTHOR, device, description, traces.is_sol(definition.name))
         )
     except KernelError as error:
-        observer.warn(f"no Solution is written: {error}")
+        emit(Warned(f"no Solution is written: {error}"))
         return None

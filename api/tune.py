@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core import Config, Journal, Kernel, ResultsError, SearchSpace, SpaceError, Tuner, Value, set_aside
+from ..core.events import Emit, Finished, Note, SearchStarted, Warned, working
 from ..core.space_inference import named_sizes
 from ..core.syntax_tree import literal
 from ..core.workload_rows import workloads_by_key
@@ -30,29 +31,28 @@ from .bring_back import NOTHING, bring_back
 from .devices import CPU, choose_devices
 from .evaluators import at_workloads, joined, search_evaluator
 from .jobs import Job, find_joint_job, require_timed
-from .observers import SearchObserver
 from .options.tune import TuneOptions
 from .run_journal import same_run
 from .solutions import save_solution
-from .tuned import TuneResult
+from .tuned import TuneResult, count, ruled_out
 
 _PARAM = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(.+)")
 
 
-def run_tune(options: TuneOptions, observer: SearchObserver) -> TuneResult:
+def run_tune(options: TuneOptions, emit: Emit) -> TuneResult:
     """Search, and write the result, also that of an interrupted search."""
     with joined(options) as remote:
-        return _tune(options, remote, observer)
+        return _tune(options, remote, emit)
 
 
-def _tune(options: TuneOptions, remote: Remote | None, observer: SearchObserver) -> TuneResult:
+def _tune(options: TuneOptions, remote: Remote | None, emit: Emit) -> TuneResult:
     given = parse_params(options.params)
     devices = choose_devices(options, remote)
-    job = find_joint_job(options, options.kernel, devices[0], remote, observer)
+    job = find_joint_job(options, options.kernel, devices[0], remote, emit)
     require_timed(job)
     # Most mistakes are found now; the extents of the matrix product are known with the profile.
     space = space_of(job.kernel, given, options.constraint, named_sizes(job.problem), profiled=False)
-    warm = [pair for path in options.warm for pair in _warmth(path, job.kernel, space.space, observer)]
+    warm = [pair for path in options.warm for pair in _warmth(path, job.kernel, space.space, emit)]
     folder = results_folder(options.results, job)
     if not options.resume:
         set_aside(folder / "journal.jsonl")
@@ -69,7 +69,7 @@ def _tune(options: TuneOptions, remote: Remote | None, observer: SearchObserver)
         same_run(journal, job, options.tuner)
         loading = threading.Thread(target=catalogue.preload, args=(options.tuner,), daemon=True)
         with (
-            observer.working(f"looking at {job.problem.id} on {job.where or ', '.join(devices)}"),
+            working(emit, f"looking at {job.problem.id} on {job.where or ', '.join(devices)}"),
             ThreadPoolExecutor(1, "keys") as beside,
         ):
             loading.start()
@@ -95,12 +95,16 @@ def _tune(options: TuneOptions, remote: Remote | None, observer: SearchObserver)
         tuner = per_workload(make, sets) if adaptive else make(())
         budget = options.budget
         more: dict[str, Any] = {"patience": options.patience, "workload_sets": sets, "clock": clock}
-        search = Search(job.problem, job.kernel, pruned, tuner, evaluator, journal, budget, observer, **more)
+        search = Search(job.problem, job.kernel, pruned, tuner, evaluator, journal, budget, emit, **more)
 
         def result(found: Found) -> TuneResult:
             return TuneResult(job, options.tuner, options.seed, space, pruned, found, folder, options.save)
 
-        observer.search_started(options.kernel, space, pruned, rules, budget)
+        emit(
+            SearchStarted(
+                options.kernel, space.origin, pruned, count(pruned), ruled_out(space, pruned), tuple(rules), budget
+            )
+        )
         try:
             found = search.run()
         except BaseException as error:
@@ -111,23 +115,23 @@ def _tune(options: TuneOptions, remote: Remote | None, observer: SearchObserver)
                     result(search.so_far(why)).write(options.plot)
             raise
         finally:
-            observer.close()
+            emit(Finished())
     tuned = result(found)
     tuned.write(options.plot)
     if tuned.kernel_path is not None and found.best is not None:
         kernel = job.kernel.bind(found.best.config)
-        tuned = replace(tuned, solution=save_solution(options.dataset, job, kernel, found.best, observer))
+        tuned = replace(tuned, solution=save_solution(options.dataset, job, kernel, found.best, emit))
     if not _comes_back(options, job):
         return tuned
     best = found.best if tuned.faster and not tuned.unproven else tuned.own_constants
     if best is None:
-        observer.note(NOTHING)
+        emit(Note(NOTHING))
         return tuned
     from .patches import worthwhile  # with it comes libcst
 
     kernel, tried = job.kernel.bind(best.config), [*found.evaluations, *found.finals]
     configs = worthwhile(best, tuned.compared, keys)
-    return replace(tuned, patch=bring_back(options, job, kernel, best, configs, tried, observer))
+    return replace(tuned, patch=bring_back(options, job, kernel, best, configs, tried, emit))
 
 
 def _comes_back(options: TuneOptions, job: Job) -> bool:
@@ -144,13 +148,11 @@ def autotuner_keys(options: TuneOptions, job: Job) -> dict[str, str]:
     return workload_keys(job.function, job.problem)
 
 
-def _warmth(
-    path: Path, kernel: Kernel, space: SearchSpace, observer: SearchObserver
-) -> list[tuple[Config, float | None]]:
+def _warmth(path: Path, kernel: Kernel, space: SearchSpace, emit: Emit) -> list[tuple[Config, float | None]]:
     """Return a recording's times for the configs of a space."""
     recording = read_recording(path)
     if recording.kernel not in (None, kernel.digest):
-        observer.warn(f"`warm` {path} is of another kernel ({recording.kernel}), so it only seeds the search")
+        emit(Warned(f"`warm` {path} is of another kernel ({recording.kernel}), so it only seeds the search"))
     return recording.within(space)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core import Config, Gain, OptionError, Speedup, Target, backends
+from ..core.events import Emit, PartDone
 from ..core.files import write_whole
 from ..corpus.examples import ExampleFolder, list_examples, read_gains
 from ..corpus.kernels import KernelFile, list_gemm_kernels, list_kernels
@@ -18,7 +19,6 @@ from .devices import CPU, choose_device
 from .evaluators import local_evaluator
 from .gemm import device_of
 from .jobs import at_workload
-from .observers import VerifyObserver
 from .options.corpus import VerifyOptions
 from .options.trust import TimingOptions
 
@@ -91,7 +91,7 @@ class VerifyResult:
         return {**kernels, "results": [result.record() for result in self.results], "wrong": list(self.wrong)}
 
 
-def run_verify(options: VerifyOptions, observer: VerifyObserver) -> VerifyResult:
+def run_verify(options: VerifyOptions, emit: Emit) -> VerifyResult:
     """Check and time what the device can run; each example is recorded at once."""
     device = choose_device(options)
     files = _runnable_kernels(device) if options.kernels else []
@@ -103,11 +103,11 @@ def run_verify(options: VerifyOptions, observer: VerifyObserver) -> VerifyResult
     with local_evaluator(device, TimingOptions(quick=options.quick)) as evaluator:
         for number, (backend, file) in enumerate(files, start=1):
             kernels.append(_verify_kernel(evaluator, backend, file, device))
-            observer.kernel_verified(number, total, kernels[-1])
+            emit(PartDone(kernels[-1], number, total))
         for number, folder in enumerate(folders, start=len(files) + 1):
             result = _verify(evaluator, folder, timed=not _only_checked(folder, device))
             results.append(result)
-            observer.example_verified(number, total, result)
+            emit(PartDone(result, number, total))
             if options.record and _noted(known, result):
                 # Only what was set: a record from before there were digests stays as it is.
                 found = {slug: known[slug].model_dump(mode="json", exclude_unset=True) for slug in sorted(known)}

@@ -27,7 +27,6 @@ from command import run_benchmark
 from kept_codes import keep_code, kept_codes
 from kernelwright.agent.first_kernels.from_inductor import first_kernel
 from kernelwright.agent.first_kernels.obstacle import Obstacle
-from kernelwright.api.observers import SearchObserver
 from kernelwright.core import Budget, Config, Evaluation, Journal, Kernel, KernelwrightError, TorchProblem
 from kernelwright.core.files import cache_folder
 from kernelwright.core.space_inference import declared_space
@@ -101,7 +100,7 @@ def tuned(problem: TorchProblem, kernel: Kernel, searcher: LocalEvaluator, trial
     start = [space.default, *kernel.configs_in(space)]
     tuner = catalogue.create("portfolio", space, start=start, profile=searcher.profile(problem))
     with tempfile.TemporaryDirectory() as folder, Journal(Path(folder) / "journal.jsonl") as journal:
-        search = Search(problem, kernel, space, tuner, searcher, journal, Budget(trials=trials), SearchObserver())
+        search = Search(problem, kernel, space, tuner, searcher, journal, Budget(trials=trials))
         found = search.run()
     best = found.faster or found.start
     assert best is not None

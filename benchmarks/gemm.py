@@ -26,11 +26,11 @@ from environment import tuners_environment
 from kernelwright.api.gemm import device_of, evaluator_of, run_gemm
 from kernelwright.api.gemm_result import GemmResult, geomean
 from kernelwright.api.gemm_task import task_of
-from kernelwright.api.observers import GemmObserver
 from kernelwright.api.options.gemm import GemmOptions
 from kernelwright.api.options.groups import Backend
 from kernelwright.cli.tune_gemm import describe, duration
 from kernelwright.core import Config
+from kernelwright.core.events import Event, Note, PartDone, Warned
 from kernelwright.tuners.gemm.analytic import space_for
 from kernelwright.tuners.gemm.result import ShapeResult
 from kernelwright.tuners.gemm.shapes import Shape
@@ -51,18 +51,16 @@ VLLM_DEFAULT = Config(
 """What vLLM takes for a shape without a file."""
 
 
-class Lines(GemmObserver):
-    """Prints a line per shape."""
-
-    def note(self, text: str) -> None:
-        print(text, flush=True)
-
-    def warn(self, text: str) -> None:
-        print(f"warning: {text}", flush=True)
-
-    def shape_ended(self, result: ShapeResult, done: int, total: int, left_s: float) -> None:
-        print(f"[{done}/{total}] {result.shape}: {describe(result)}, {result.seconds:.0f} s; "
-              f"about {duration(left_s)} left", flush=True)  # fmt: skip
+def print_line(event: Event) -> None:
+    """Print a line per shape."""
+    match event:
+        case Note():
+            print(event.text, flush=True)
+        case Warned():
+            print(f"warning: {event.text}", flush=True)
+        case PartDone(result=ShapeResult() as result):
+            print(f"[{event.number}/{event.total}] {result.shape}: {describe(result)}, {result.seconds:.0f} s; "
+                  f"about {duration(event.left_s or 0.0)} left", flush=True)  # fmt: skip
 
 
 def folder_of(arguments: argparse.Namespace) -> Path:
@@ -88,7 +86,7 @@ def options_of(arguments: argparse.Namespace, product: str, table: list[Any], **
 def sweep(options: GemmOptions) -> tuple[GemmResult, float]:
     """The result and the seconds of this call."""
     began = time.perf_counter()
-    result = run_gemm(options, Lines())
+    result = run_gemm(options, print_line)
     return result, time.perf_counter() - began
 
 

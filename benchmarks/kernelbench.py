@@ -32,11 +32,11 @@ from typing import Any
 
 from command import run_benchmark
 from kept_codes import keep_code, kept_codes
-from kernelwright.api.observers import RunObserver
 from kernelwright.api.optimize import open_session
 from kernelwright.api.options.optimize import RunOptions
 from kernelwright.api.session import Session
 from kernelwright.core import KernelwrightError, TorchProblem
+from kernelwright.core.events import ignore
 from kernelwright.core.files import cache_folder
 from kernelwright.core.text import first_line
 from kernelwright.corpus import ProblemFile
@@ -83,7 +83,7 @@ def session_of(options: argparse.Namespace) -> AbstractContextManager[Session]:
         precision=options.precision,
         allow_torch=options.allow_torch,
     )
-    return open_session(run, RunObserver())
+    return open_session(run, ignore)
 
 
 def row_of(problem: ProblemFile, session: Session, options: argparse.Namespace) -> dict[str, Any]:

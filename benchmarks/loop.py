@@ -23,28 +23,24 @@ from command import run_benchmark
 PROGRAM = """
 import json, sys, time
 import kernelwright
-from kernelwright.api.observers import RunObserver
+from kernelwright.events import Proposed, TrialDone, TurnEnded
 
-class Noting(RunObserver):
+class Noting:
     proposal = ended = None
     trials = 0
 
-    def screening(self, lane, proposals):
-        self.proposal = self.proposal or time.time()
-
-    def proposed(self, lane, proposal, trials):
-        self.proposal = self.proposal or time.time()
-
-    def trial(self, origin, evaluation):
-        self.trials += origin.startswith("turn")
-
-    def turn_ended(self, turn):
-        self.ended = time.time()
+    def __call__(self, event):
+        if isinstance(event, Proposed):
+            self.proposal = self.proposal or time.time()
+        if isinstance(event, TrialDone):
+            self.trials += event.origin.startswith("turn")
+        if isinstance(event, TurnEnded):
+            self.ended = time.time()
 
 began, kernel, options = float(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
 noting = Noting()
 run = kernelwright.optimize(
-    kernel, model="rules", target_speedup=1000, observer=noting, archive=False, **options
+    kernel, model="rules", target_speedup=1000, on_event=noting, archive=False, **options
 )
 start, best = run.outcome.start, run.outcome.best
 working = noting.ended - noting.proposal if noting.ended else 0

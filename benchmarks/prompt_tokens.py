@@ -26,7 +26,6 @@ from kernelwright.agent.lane import Lane
 from kernelwright.agent.models.choice import parse
 from kernelwright.agent.models.models import Models, ModelSettings
 from kernelwright.agent.models.transcript import Transcript
-from kernelwright.agent.observer import LoopObserver
 from kernelwright.agent.program.proposer import ModelProposer
 from kernelwright.agent.proposer import TurnContext
 from kernelwright.agent.turn import Candidate
@@ -46,6 +45,7 @@ from kernelwright.core import (
     TorchProblem,
     Waiting,
 )
+from kernelwright.core.events import ignore
 from kernelwright.corpus import load_examples
 from kernelwright.rag.render import tokens_of
 from kernelwright.rag.retriever import ExampleRetriever
@@ -87,7 +87,7 @@ class Recorded:
         kernel = PythonKernel.parse(fields["source"] + "\n")
         profile = _profile(roofline, device, fields["profile"])
         evaluation = _evaluation(roofline, kernel)
-        bench: Any = Workbench(problem, [], lambda: None, Journal(folder / "journal.jsonl"), LoopObserver())  # type: ignore[arg-type,return-value]
+        bench: Any = Workbench(problem, [], lambda: None, Journal(folder / "journal.jsonl"), ignore)  # type: ignore[arg-type,return-value]
         lane = re.search(r"Conversation 1\.(\d+)", self.text("0002.prompt.md"))
         index = int(lane[1]) if lane else 0
         candidate = Candidate(kernel, evaluation)
@@ -103,13 +103,13 @@ class Recorded:
             transcript = Transcript(folder / "transcript.jsonl")
             models = Models(ModelSettings(parse(f"files:{chat}"), wait=False), transcript, {})
             retriever = ExampleRetriever(load_examples(print), embedder=None)
-            proposer = ModelProposer(models, LoopObserver(), retriever)
+            proposer = ModelProposer(models, ignore, retriever)
             first = dataclasses.replace(context, variant=0)
             try:
                 proposer.analyse(first)
             except Waiting:
                 shutil.copy2(self.folder / "0001.reply.md", chat)  # a new one may not be complete
-            proposer = ModelProposer(models, LoopObserver(), retriever)
+            proposer = ModelProposer(models, ignore, retriever)
             context = dataclasses.replace(context, analysis=proposer.analyse(first))
             with contextlib.suppress(Waiting):
                 proposer.propose(context)

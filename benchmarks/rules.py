@@ -15,7 +15,6 @@ import argparse
 import contextlib
 import json
 import tempfile
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,18 +29,10 @@ from kernelwright.core import Budget, Config, Evaluation, Evaluator, Journal, Py
 from kernelwright.corpus import list_kernels
 from kernelwright.evaluators.settings import Limits
 from kernelwright.tuners import catalogue
-from kernelwright.tuners.search import Progress, Search
+from kernelwright.tuners.search import Search
 
 BACKENDS = ("tilelang_cpu", "tilelang", "triton")
 TUNER = "portfolio"
-
-
-class Silent:
-    """The metrics are printed once, at the end of a search."""
-
-    def trial(self, evaluation: Evaluation, progress: Progress) -> None: ...
-
-    def finals(self, configs: Sequence[Config]) -> None: ...
 
 
 def main() -> None:
@@ -111,7 +102,7 @@ def search(evaluator: Evaluator, job: Job, rewritten: Rewritten, trials: int) ->
     tuner = catalogue.create(TUNER, space, start=[space.default], profile=evaluator.profile(job.problem))
     with tempfile.TemporaryDirectory() as folder, Journal(Path(folder) / "journal.jsonl") as journal:
         budget = Budget(trials=trials)
-        search = Search(job.problem, job.kernel, space, tuner, evaluator, journal, budget, Silent())
+        search = Search(job.problem, job.kernel, space, tuner, evaluator, journal, budget)
         return list(search.run().evaluations)
 
 

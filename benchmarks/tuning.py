@@ -25,12 +25,13 @@ from kernelwright.api.devices import choose_device
 from kernelwright.api.evaluators import search_evaluator
 from kernelwright.api.jobs import Job, find_job
 from kernelwright.api.options.groups import ProblemOptions
-from kernelwright.core import Budget, Config, Evaluation, Journal
+from kernelwright.core import Budget, Config, Journal
+from kernelwright.core.events import Event, TrialDone
 from kernelwright.tuners import catalogue
 from kernelwright.tuners.discovery import space_of
 from kernelwright.tuners.formats import write_csv
 from kernelwright.tuners.hardware import prune
-from kernelwright.tuners.search import Found, Progress, Search
+from kernelwright.tuners.search import Found, Search
 
 GEMM = Path(__file__).parent / "gemm"
 
@@ -41,10 +42,9 @@ class Times:
     def __init__(self) -> None:
         self.seconds: list[float] = []
 
-    def trial(self, evaluation: Evaluation, progress: Progress) -> None:
-        self.seconds.append(round(progress.seconds, 2))
-
-    def finals(self, *_: object) -> None: ...
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, TrialDone):
+            self.seconds.append(round(event.seconds, 2))
 
 
 def search(

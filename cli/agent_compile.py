@@ -17,7 +17,7 @@ def show_compile(given: Mapping[str, Any], display: Display) -> int:
     """Improve the instructions; 0 when better ones are saved, 1 when none were better."""
     screen = Screen(display)
     screen.console.file = screen.console.file  # this very stream, whatever sys.stdout becomes while GEPA draws its bars
-    result = run_compile(chosen(given, CompileOptions), screen)
+    result = run_compile(chosen(given, CompileOptions), screen.emit)
     for line in describe_compile(result):
         screen.print(escape(line))
     if display.json:

@@ -12,9 +12,9 @@ from rich.markup import escape
 from ..api.check import run_check
 from ..api.check_reports import in_words, junit, markdown
 from ..api.check_result import KernelCheck, Verdict
-from ..api.observers import CheckObserver
 from ..api.options.check import CheckOptions
 from ..core import ResultsError
+from ..core.events import Event, PartDone
 from ..core.files import write_whole
 from .parameters import chosen
 from .render import Display, Screen
@@ -23,21 +23,26 @@ STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 """GitHub's variable for a file whose Markdown it shows on a run's page."""
 
 
-class CheckDisplay(Screen, CheckObserver):
+class CheckDisplay(Screen):
     """One line per kernel; those that failed also with --quiet."""
 
-    def kernel_checked(self, number: int, total: int, result: KernelCheck) -> None:
-        """Its line."""
+    def emit(self, event: Event) -> None:
+        """Show the line of a kernel."""
+        if not (isinstance(event, PartDone) and isinstance(event.result, KernelCheck)):
+            super().emit(event)
+            return
+        result = event.result
         doubtful = result.verdict in (Verdict.CHECKED, Verdict.DISTURBED)
         color = "red" if result.failed else "yellow" if doubtful else "green"
         if result.failed or not self.display.quiet:
-            self.print(f"[{number}/{total}] [{color}]{escape(result.kernel)}[/]: {escape(in_words(result))}")
+            line = f"[{color}]{escape(result.kernel)}[/]: {escape(in_words(result))}"
+            self.print(f"[{event.number}/{event.total}] {line}")
 
 
 def show_check(given: Mapping[str, Any], display: Display) -> int:
     """Check, write what was asked for; 0 when nothing failed."""
     options, screen = chosen(given, CheckOptions), CheckDisplay(display)
-    result = run_check(options, screen)
+    result = run_check(options, screen.emit)
     if options.junit is not None:
         write_whole(options.junit, junit(result), "choose another `junit`")
     if options.summary is not None:

@@ -9,32 +9,36 @@ from rich.markup import escape
 
 from ..api.corpus import example_record, run_add, run_list
 from ..api.import_runs import run_import
-from ..api.observers import VerifyObserver
 from ..api.options.corpus import AddOptions, ImportOptions, ListOptions, VerifyOptions
 from ..api.verify_corpus import ExampleResult, KernelResult, run_verify
 from ..core import WorkedExample
+from ..core.events import Event, PartDone
 from .parameters import chosen
 from .render import Display, Screen
 
 
-class VerifyDisplay(Screen, VerifyObserver):
+class VerifyDisplay(Screen):
     """One line per example and kernel."""
 
-    def example_verified(self, number: int, total: int, result: ExampleResult) -> None:
-        """Its line."""
-        if not self.display.quiet:
-            self.print(f"[{number}/{total}] {describe_example(result)}")
+    def emit(self, event: Event) -> None:
+        """Show the line of an example or a kernel."""
+        match event:
+            case PartDone(result=ExampleResult() as example):
+                self._line(event, describe_example(example))
+            case PartDone(result=KernelResult() as kernel):
+                self._line(event, describe_kernel(kernel))
+            case _:
+                super().emit(event)
 
-    def kernel_verified(self, number: int, total: int, result: KernelResult) -> None:
-        """Its line."""
+    def _line(self, part: PartDone, text: str) -> None:
         if not self.display.quiet:
-            self.print(f"[{number}/{total}] {describe_kernel(result)}")
+            self.print(f"[{part.number}/{part.total}] {text}")
 
 
 def show_verify(given: Mapping[str, Any], display: Display) -> int:
     """Measure what the device can run; 0 when all of it is correct."""
     screen = VerifyDisplay(display)
-    result = run_verify(chosen(given, VerifyOptions), screen)
+    result = run_verify(chosen(given, VerifyOptions), screen.emit)
     if display.json:
         display.print_json(result.summary())
     else:

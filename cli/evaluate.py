@@ -26,8 +26,8 @@ def show_evaluate(given: Mapping[str, Any], display: Display) -> int:
     if is_solution(options):
         return _show_solution(options, screen)
     if options.kernel is None:
-        return _show_folder(run_evaluate_folder(options, screen), screen)
-    verdicts = run_evaluate(options, screen)
+        return _show_folder(run_evaluate_folder(options, screen.emit), screen)
+    verdicts = run_evaluate(options, screen.emit)
     if display.json:
         display.print_json(verdicts.record())
         return 0 if verdicts.correct else 1
@@ -142,7 +142,7 @@ def describe_fast_p(speedups: Mapping[int, float | None]) -> str:
 
 def _show_solution(options: EvaluateOptions, screen: Screen) -> int:
     """Evaluate; 0 when the Solution is correct on every Workload."""
-    result = run_evaluate_solution(options, screen)
+    result = run_evaluate_solution(options, screen.emit)
     if screen.display.json:
         screen.display.print_json(result.record())
     else:

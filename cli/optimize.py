@@ -38,7 +38,7 @@ def run_display(display: Display) -> RunDisplay:
 
 def show_optimize(given: Mapping[str, Any], display: Display) -> int:
     """Optimize one kernel; 0 when it ended with a faster one, `NOTHING_FASTER` when none of the verified is."""
-    result = run_optimize(chosen(given, OptimizeOptions), run_display(display))
+    result = run_optimize(chosen(given, OptimizeOptions), run_display(display).emit)
     if display.json:
         display.print_json(result.summary())
     if not result.verified:
@@ -48,10 +48,10 @@ def show_optimize(given: Mapping[str, Any], display: Display) -> int:
 
 def show_batch(given: Mapping[str, Any], source: str, display: Display) -> int:
     """Optimize every kernel named; 0 when all ended with a verified kernel, `NOTHING_FASTER` when none is faster."""
-    observer = run_display(display)
-    result = run_batch(chosen(given, BatchOptions, kernels=read_references(source)), observer)
+    screen = run_display(display)
+    result = run_batch(chosen(given, BatchOptions, kernels=read_references(source)), screen.emit)
     if not display.quiet:
-        observer.print(batch_table(result.summaries))
+        screen.print(batch_table(result.summaries))
     if display.json:
         display.print_json({"results": result.summaries})
     if not result.verified:
@@ -63,7 +63,7 @@ def show_list_slow(given: Mapping[str, Any], form: str | None, display: Display)
     """Print the kernels below the threshold; 0 when all could be measured."""
     options = chosen(given, ListSlowOptions)
     screen = Screen(display)
-    listing = run_list_slow(options, screen)
+    listing = run_list_slow(options, screen.emit)
     form = form or ("json" if display.json else None)
     if form is None and sys.stdout.isatty():
         console().print(slow_table(listing, options.threshold))

@@ -2,180 +2,202 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 from rich.console import Group
 from rich.live import Live
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from ..agent.analysis import Analysis
-from ..agent.stopping import StoppingCriteria
-from ..agent.turn import Turn, diff
-from ..api.observers import RunObserver
-from ..core import Evaluation, Profile, Proposal, Status, ToolCall
-from ..core.baselines import against_text
+from ..agent.turn import diff
+from ..api.optimize_result import OptimizeResult
+from ..core import Evaluation, Status
+from ..core.events import (
+    Analysed,
+    Event,
+    Finished,
+    PartDone,
+    PartStarted,
+    ProposalFailed,
+    Proposed,
+    RulesSkipped,
+    RunStarted,
+    StartMeasured,
+    ToolUsed,
+    TrialDone,
+    TurnEnded,
+)
 from ..core.text import first_line
-from ..core.turn_record import SkippedRule
 from .optimize_result import show_result
 from .render import Screen, describe_config, status_text
 
-if TYPE_CHECKING:
-    from ..api.jobs import Job
-    from ..api.optimize_result import OptimizeResult
 
-
-class RunDisplay(Screen, RunObserver):
+class RunDisplay(Screen):
     """Shows the result of each run, and what every command shows."""
 
-    def kernel_started(self, number: int, total: int, reference: str) -> None:
-        """A heading."""
-        self.heading(f"[{number}/{total}] {reference}")
-
-    def run_ended(self, result: OptimizeResult) -> None:
-        """The result."""
-        show_result(result, self)
+    def emit(self, event: Event) -> None:
+        """Show a heading of a batch, or a result."""
+        match event:
+            case PartStarted():
+                self.heading(f"[{event.number}/{event.total}] {event.name}")
+            case PartDone(result=OptimizeResult() as result):
+                show_result(result, self)
+            case _:
+                super().emit(event)
 
 
 class RunLines(RunDisplay):
     """One line per event, for pipes and logs, and for runs with parallel lanes."""
 
-    criteria: StoppingCriteria
-    _against = ""
+    _run: RunStarted
 
-    def run_started(self, job: Job, criteria: StoppingCriteria, model: bool) -> None:
-        """What is optimized, and where."""
-        self.criteria = criteria
-        baseline = against_text(job.against, job.precision)
-        self._against = "" if baseline == "the reference" else f" against {baseline}"
-        self.line(f"optimizing {job.problem.id} ({job.backend}, workload {job.problem.workload}) on {job.device}")
+    def emit(self, event: Event) -> None:
+        """Show an event of a run."""
+        match event:
+            case RunStarted():
+                self.run_started(event)
+            case StartMeasured():
+                self.start_measured(event)
+            case Analysed():
+                self.analysed(event)
+            case Proposed():
+                self.proposed(event)
+            case RulesSkipped():
+                self.rules_skipped(event)
+            case TrialDone():
+                self.trial(event)
+            case ToolUsed(call=call) if call.name != "evaluate":  # its trial is shown already
+                done = "done" if call.ok else "failed"
+                self.line(f"  {self._lane(event.lane)}tool {call.name}: {done}, {call.seconds:.1f} s")
+            case ProposalFailed():
+                self.line(f"  {self._lane(event.lane)}{first_line(event.error, 100)}")
+            case TurnEnded():
+                self.turn_ended(event)
+            case Finished():
+                self.close()
+            case _:
+                super().emit(event)
 
     def line(self, text: str) -> None:
         """One line, as it is."""
         self.print(escape(text))
 
-    def started(self, start: Evaluation, profile: Profile) -> None:
+    def run_started(self, run: RunStarted) -> None:
+        """What is optimized, and where."""
+        self._run = run
+        self.line(f"optimizing {run.problem} ({run.backend}, workload {run.workload}) on {run.device}")
+
+    def start_measured(self, start: StartMeasured) -> None:
         """The roofline."""
+        profile, run = start.profile, self._run
+        against = "" if run.against == "the reference" else f" against {run.against}"
         self.line(
             f"roofline floor {profile.floor_ms:.3f} ms: {profile.flops / 1e6:.0f} MFLOP, "
-            f"{profile.min_bytes / 1e6:.1f} MB; target {self.criteria.target_speedup:g}x{self._against}"
+            f"{profile.min_bytes / 1e6:.1f} MB; target {run.target_speedup:g}x{against}"
         )
 
-    def analysed(self, lane: str, analysis: Analysis) -> None:
+    def analysed(self, analysed: Analysed) -> None:
         """The bottleneck and its evidence."""
-        number, _, index = lane.partition(".")
-        which = f", candidate {int(index) + 1}" if self.criteria.beam > 1 else ""
-        self.line(f"turn {self._turn(number)}{which}: bottleneck {analysis.category}, {analysis.performance}")
-        for evidence in analysis.evidence:
+        number, _, index = analysed.lane.partition(".")
+        which = f", candidate {int(index) + 1}" if self._run.beam > 1 else ""
+        self.line(f"turn {self._turn(number)}{which}: bottleneck {analysed.category}, {analysed.performance}")
+        for evidence in analysed.evidence:
             self.line(f"  {evidence}")
 
-    def proposed(self, lane: str, proposal: Proposal, trials: int) -> None:
-        """The strategy and why."""
-        why = f": {proposal.rationale}" if proposal.rationale else ""
-        self.line(f"  {self._lane(lane)}{proposal.strategy}{why}")
+    def proposed(self, proposed: Proposed) -> None:
+        """The strategy and why; or the changes that are tried."""
+        lane, (first, *_) = self._lane(proposed.lane), proposed.proposals
+        if proposed.quick:
+            self.line(f"  {lane}trying {', '.join(one.strategy for one in proposed.proposals)}")
+        else:
+            self.line(f"  {lane}{first.strategy}{f': {first.rationale}' if first.rationale else ''}")
 
-    def rules_skipped(self, lane: str, rules: Sequence[SkippedRule]) -> None:
+    def rules_skipped(self, skipped: RulesSkipped) -> None:
         """Rules that failed; with `--verbose` also those that do not fit, and why."""
-        for one in rules:
+        for one in skipped.rules:
             if one.failed:
-                self.line(f"  {self._lane(lane)}rule failed: {one.rule}: {one.reason} (a bug: please report it)")
+                self.line(f"  {self._lane(skipped.lane)}rule failed: {one.rule}: {one.reason} (a bug: please report it)")
             elif self.display.verbose:
-                self.line(f"  {self._lane(lane)}rule {one.rule} does not fit: {one.reason}")
+                self.line(f"  {self._lane(skipped.lane)}rule {one.rule} does not fit: {one.reason}")
 
-    def screening(self, lane: str, proposals: Sequence[Proposal]) -> None:
-        """The changes that are tried."""
-        self.line(f"  {self._lane(lane)}trying {', '.join(one.strategy for one in proposals)}")
-
-    def trial(self, origin: str, evaluation: Evaluation) -> None:
+    def trial(self, trial: TrialDone) -> None:
         """One config and its time."""
+        evaluation = trial.evaluation
         latency, speedup = trial_metrics(evaluation)
         remark = f" {first_line(evaluation.message, 100)}" if not evaluation.ok else ""
         if evaluation.contention is not None:
             remark += f" ({disturbance(evaluation.contention)})"
         config = describe_config(evaluation.config)
-        self.line(f"  [{origin}] {config}: {evaluation.status} {latency} {speedup}".rstrip() + remark)
+        self.line(f"  [{trial.origin}] {config}: {evaluation.status} {latency} {speedup}".rstrip() + remark)
         if self.display.verbose and not evaluation.ok:
             self.line(evaluation.message)
             self.line(evaluation.log)
 
-    def tool(self, lane: str, call: ToolCall) -> None:
-        """A tool that a model used."""
-        if call.name != "evaluate":  # its trial is shown already
-            self.line(f"  {self._lane(lane)}tool {call.name}: {'done' if call.ok else 'failed'}, {call.seconds:.1f} s")
-
-    def failed(self, lane: str, error: str) -> None:
-        """Why there is no proposal."""
-        self.line(f"  {self._lane(lane)}{first_line(error, 100)}")
-
-    def turn_ended(self, turn: Turn) -> None:
+    def turn_ended(self, turn: TurnEnded) -> None:
         """What the turn gained and cost, and what each change gained that was tried beside others."""
-        if turn.tried:
-            gains = (f"{one.proposal.strategy} {gain_text(one.gain)}" for one in turn.tried if one.proposal)
-            self.line(f"  {self._lane(f'{turn.number}.{turn.lane}')}tried: {', '.join(gains)}")
-        speedup = turn.found.evaluation.speedup if turn.found is not None and turn.improved else None
+        lane = self._lane(turn.lane)
+        if turn.gains:
+            self.line(f"  {lane}tried: {', '.join(f'{name} {gain_text(gain)}' for name, gain in turn.gains)}")
+        speedup = turn.best.speedup if turn.best is not None else None
         gain = f"the fastest so far: {speedup} against the reference" if speedup else "no improvement"
         cost = f" ({turn.cost['tokens']} tokens, ${turn.cost['dollars']:.4f})" if turn.cost else ""
-        self.line(f"  {self._lane(f'{turn.number}.{turn.lane}')}{gain}{cost}")
-        if self.display.verbose and turn.improved and turn.kernel is not None:
-            self.line(diff(turn.before.kernel.source, turn.kernel.source))
+        self.line(f"  {lane}{gain}{cost}")
+        if self.display.verbose and turn.best is not None and turn.after is not None:
+            self.line(diff(turn.before.source, turn.after.source))
+
+    def close(self) -> None:
+        """The run ended, however: leave the terminal as it was."""
 
     def _turn(self, number: str) -> str:
-        return f"{number}/{self.criteria.max_iterations}" if self.criteria.max_iterations else number
+        return f"{number}/{self._run.max_iterations}" if self._run.max_iterations else number
 
     def _lane(self, lane: str) -> str:
-        return f"({lane}) " if self.criteria.beam > 1 else ""
+        return f"({lane}) " if self._run.beam > 1 else ""
 
 
 class RunTable(RunLines):
     """A table that grows under a progress bar, one per turn. What runs side by side, or talks, is shown in lines."""
 
     _live: Live | None = None
-    _analysis: Analysis | None = None
+    _analysed: Analysed | None = None
     _explained = False
     _best_ms: float | None = None
     _lines = False
     _first = "config"
 
-    def run_started(self, job: Job, criteria: StoppingCriteria, model: bool) -> None:
+    def run_started(self, run: RunStarted) -> None:
         """What is optimized, and where."""
-        super().run_started(job, criteria, model)
-        self._lines = model or criteria.beam > 1
+        super().run_started(run)
+        self._lines = run.by_model or run.beam > 1
 
-    def started(self, start: Evaluation, profile: Profile) -> None:
+    def start_measured(self, start: StartMeasured) -> None:
         """The roofline."""
-        super().started(start, profile)
-        self._best_ms = start.latency_ms
+        super().start_measured(start)
+        self._best_ms = start.evaluation.latency_ms
 
-    def analysed(self, lane: str, analysis: Analysis) -> None:
+    def analysed(self, analysed: Analysed) -> None:
         """The bottleneck, which the turn's heading shows."""
-        self._analysis, self._explained = analysis, False
+        self._analysed, self._explained = analysed, False
         if self._lines:
-            super().analysed(lane, analysis)
+            super().analysed(analysed)
 
-    def proposed(self, lane: str, proposal: Proposal, trials: int) -> None:
-        """A heading, and an empty table."""
+    def proposed(self, proposed: Proposed) -> None:
+        """A heading, and an empty table; with a row for each change where several are tried."""
+        count = len(proposed.proposals)
         if self._lines:
-            super().proposed(lane, proposal, trials)
-            return
-        self._begin_table(lane, proposal.strategy, proposal.rationale, "config", trials)
+            super().proposed(proposed)
+        elif proposed.quick:
+            what = f"{count} change{'s' if count > 1 else ''}"
+            self._begin_table(proposed, what, "tried side by side", "change")
+        else:
+            self._begin_table(proposed, proposed.proposals[0].strategy, proposed.proposals[0].rationale, "config")
 
-    def screening(self, lane: str, proposals: Sequence[Proposal]) -> None:
-        """A heading, and an empty table with a row for each change."""
-        if self._lines:
-            super().screening(lane, proposals)
-            return
-        what = f"{len(proposals)} change{'s' if len(proposals) > 1 else ''}"
-        self._begin_table(lane, what, "tried side by side", "change", len(proposals) + 1)
-
-    def _begin_table(self, lane: str, what: str, why: str, first: str, trials: int) -> None:
+    def _begin_table(self, proposed: Proposed, what: str, why: str, first: str) -> None:
         self.close()  # a turn may have several
-        assert self._analysis is not None
-        title = f"turn {self._turn(lane.partition('.')[0])} · {self._analysis.category} · {what}"
+        assert self._analysed is not None
+        title = f"turn {self._turn(proposed.lane.partition('.')[0])} · {self._analysed.category} · {what}"
         self.console.rule(escape(title), align="left")
         if not self._explained:
-            self.console.print(f"[dim]{escape('; '.join(self._analysis.evidence))}[/]")
+            self.console.print(f"[dim]{escape('; '.join(self._analysed.evidence))}[/]")
             self._explained = True
         self.console.print(escape(why))
         self._first = first
@@ -184,15 +206,16 @@ class RunTable(RunLines):
             self._table.add_column(column, justify="right" if column in ("latency", "speedup") else "left")
         columns = (TextColumn("trial"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         self._bar = Progress(*columns)
-        self._task = self._bar.add_task("", total=trials)
+        self._task = self._bar.add_task("", total=proposed.trials)
         self._live = Live(Group(self._table, self._bar), console=self.console, refresh_per_second=8)
         self._live.start()
 
-    def trial(self, origin: str, evaluation: Evaluation) -> None:
+    def trial(self, trial: TrialDone) -> None:
         """A row of the table, beside the best so far."""
         if self._live is None:
-            super().trial(origin, evaluation)
+            super().trial(trial)
             return
+        evaluation = trial.evaluation
         latency, speedup = trial_metrics(evaluation)
         better = ""
         if evaluation.latency_ms and self._best_ms:
@@ -205,16 +228,16 @@ class RunTable(RunLines):
         status = status_text(evaluation.status)
         what = describe_config(evaluation.config)
         if self._first == "change":
-            name = origin.partition(": ")[2]
+            name = trial.origin.partition(": ")[2]
             what = f"{name} ({what})" if evaluation.config else name
         self._table.add_row(escape(what), status, latency, speedup, remark)
         self._bar.advance(self._task)
 
-    def turn_ended(self, turn: Turn) -> None:
+    def turn_ended(self, turn: TurnEnded) -> None:
         """The end of the table, and what the turn gained."""
         self.close()
-        if turn.improved and turn.found is not None:
-            self._best_ms = turn.found.latency_ms
+        if turn.best is not None:
+            self._best_ms = turn.best.latency_ms
         super().turn_ended(turn)
 
     def close(self) -> None:

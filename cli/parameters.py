@@ -53,7 +53,7 @@ def with_options(
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         fields = [
             field
-            for field in dataclasses.fields(options)  # type: ignore[arg-type]
+            for field in dataclasses.fields(options)
             if (only is None or field.name in only) and not details_of(field).python_only
         ]
         shown = inspect.signature(command, eval_str=True).parameters.values()
@@ -114,7 +114,7 @@ def _all_fields() -> list[dataclasses.Field[Any]]:
     while below:
         classes.append(one := below.pop())
         below += one.__subclasses__()
-    return [field for one in classes for field in dataclasses.fields(one)]  # type: ignore[arg-type]
+    return [field for one in classes for field in dataclasses.fields(one)]
 
 
 def _parameter(field: dataclasses.Field[Any], kind: Any, positional: bool) -> inspect.Parameter:
@@ -180,5 +180,5 @@ def _value(field: dataclasses.Field[Any], given: Any) -> Any:
 
 def chosen(given: Mapping[str, Any], options: type[OptionsT], **more: Any) -> OptionsT:
     """The options of a class from the values that a command line gave."""
-    names = {field.name for field in dataclasses.fields(options)}  # type: ignore[arg-type]
+    names = {field.name for field in dataclasses.fields(options)}
     return options(**{name: value for name, value in {**given, **more}.items() if name in names})

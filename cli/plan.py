@@ -17,7 +17,7 @@ def show_plan(given: Mapping[str, Any], display: Display) -> int:
     """Show a kernel's launch plan; 0 when replaying it computes what the reference does."""
     options = chosen(given, PlanOptions)
     screen = Screen(display)
-    result = run_plan(options, screen)
+    result = run_plan(options, screen.emit)
     if display.json:
         display.print_json(result.record())
         return 0 if result.replayed else 1

@@ -20,7 +20,7 @@ from .render import Display, Screen
 def show_profile(given: Mapping[str, Any], display: Display) -> int:
     """Profile one kernel; 0 when it is correct."""
     screen = Screen(display)
-    result = run_profile(chosen(given, ProfileOptions), screen)
+    result = run_profile(chosen(given, ProfileOptions), screen.emit)
     if display.json:
         display.print_json(result.record())
     else:

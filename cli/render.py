@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.status import Status as Spinner
 
-from ..api.observers import Observer
 from ..core import Evaluation, Metrics, Status, Value
 from ..core.baselines import REMEMBERED, against_text
+from ..core.events import Event, Note, Replying, Step, Warned
 from .console import console
 from .parameters import as_flags, option_names
 
@@ -33,13 +33,28 @@ class Display:
         print(json.dumps(found))
 
 
-class Screen(Observer):
-    """Where text goes. Other observers of commands derive from it."""
+class Screen:
+    """Where text goes, and what every command shows of events. Screens of single commands derive from it."""
 
     def __init__(self, display: Display) -> None:
         self.display = display
         self.console = console(stderr=display.json or display.to_stderr)
         self.errors = console(stderr=True)
+        self._steps: dict[str, Spinner | Progress] = {}
+        """What is drawn of steps that are not over, by their texts."""
+
+    def emit(self, event: Event) -> None:
+        """Show an event, where it is one for people."""
+        match event:
+            case Note():
+                self.note(event.text)
+            case Warned():
+                self.warn(event.text)
+            case Step():
+                self._draw_step(event) if self.live else self._say_step(event)
+            case Replying() if self.live:
+                text = f"({event.lane}) the model has written {event.characters} characters"
+                self.console.print(f"[dim]  {text}[/]", end="\r")
 
     @property
     def live(self) -> bool:
@@ -55,12 +70,6 @@ class Screen(Observer):
         if not self.display.quiet:
             self.console.print(shown(text))
 
-    def replying(self, lane: str, characters: int) -> None:
-        """The length of a model's reply so far, on one line that is overwritten."""
-        if not self.live:
-            return
-        self.console.print(f"[dim]  ({lane}) the model has written {characters} characters[/]", end="\r")
-
     def warn(self, text: str) -> None:
         """A warning, on standard error."""
         self.errors.print(f"[yellow]warning:[/] {shown(text)}")
@@ -70,37 +79,31 @@ class Screen(Observer):
         if not self.display.quiet:
             self.console.rule(escape(text)) if self.live else self.console.print(escape(text))
 
-    @contextlib.contextmanager
-    def working(self, text: str) -> Iterator[None]:
-        """A spinner while something runs; one line where there is no terminal."""
-        if self.live:
-            with self.console.status(escape(text)):
-                yield
-        else:
-            self.note(text)
-            yield
-
-    @contextlib.contextmanager
-    def progress(self, text: str, total: int) -> Iterator[Callable[[str], None]]:
-        """A progress bar; yields what to call after each step. Lines on standard error without a terminal."""
-        if not self.live:
-            done = 0
-
-            def count(name: str) -> None:
-                nonlocal done
-                done += 1
-                self.note(f"{text} {done}/{total}: {name}")
-
-            yield count
+    def _say_step(self, step: Step) -> None:
+        """One line where a step begins, or for each part of it that is done."""
+        if step.over:
             return
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        with Progress(*columns, console=self.console, transient=True) as bar:
-            task = bar.add_task(text, total=total)
+        if step.total is None:
+            self.note(step.text)
+        elif step.done:
+            self.note(f"{step.text} {step.done}/{step.total}: {step.name}")
 
-            def advance(name: str) -> None:
-                bar.update(task, advance=1, description=f"{text} {name}")
-
-            yield advance
+    def _draw_step(self, step: Step) -> None:
+        """A spinner, or a bar where the step has parts, until it is over."""
+        drawn = self._steps.get(step.text)
+        if step.over:
+            if drawn is not None:
+                self._steps.pop(step.text).stop()
+        elif drawn is None and step.total is None:
+            self._steps[step.text] = spinner = self.console.status(escape(step.text))
+            spinner.start()
+        elif drawn is None:
+            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+            self._steps[step.text] = bar = Progress(*columns, console=self.console, transient=True)
+            bar.add_task(step.text, total=step.total)
+            bar.start()
+        elif isinstance(drawn, Progress):
+            drawn.update(drawn.task_ids[0], completed=step.done, description=f"{step.text} {step.name}")
 
 
 def workload_lines(rows: Mapping[str, Metrics], start: Mapping[str, Metrics]) -> list[str]:

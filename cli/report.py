@@ -29,7 +29,7 @@ def report(given: Mapping[str, Any], json: JsonOption = False) -> None:
         from .parameters import chosen
         from .render import Display, Screen
 
-        result = run_report(chosen(given, ReportOptions), Screen(Display(json=json)))
+        result = run_report(chosen(given, ReportOptions), Screen(Display(json=json)).emit)
         if json:
             typer.echo(json_module.dumps(result.summary()))
             return 0

@@ -17,7 +17,7 @@ from .render import Display, Screen
 def show_retrieve(given: Mapping[str, Any], source: bool, display: Display) -> int:
     """Print what is found; 0 when something is."""
     screen = Screen(display)
-    hits = run_retrieve(chosen(given, RetrieveOptions), screen)
+    hits = run_retrieve(chosen(given, RetrieveOptions), screen.emit)
     if display.json:
         display.print_json({"examples": [_record(hit) for hit in hits]})
         return 0 if hits else 1

@@ -20,7 +20,7 @@ from .tune_progress import SearchDisplay, SearchLines
 def show_attention(given: Mapping[str, Any], display: Display) -> int:
     """Search and show the result; 0 when a schedule is faster, `NOTHING_FASTER` when none of the correct ones is."""
     screen = SearchDisplay(display) if display.quiet else SearchLines(display)
-    result = ScheduleOptimizer(chosen(given, AttentionConfig, observer=screen)).optimize()
+    result = ScheduleOptimizer(chosen(given, AttentionConfig, on_event=screen.emit)).optimize()
     show_result(result, screen)
     if display.json:
         display.print_json(result.summary())

@@ -9,9 +9,9 @@ from rich.markup import escape
 
 from ..api.gemm import run_gemm
 from ..api.gemm_result import GemmResult
-from ..api.observers import GemmObserver
 from ..api.options.gemm import GemmOptions
 from ..core import Config
+from ..core.events import Event, PartDone
 from ..tuners.gemm.result import ShapeResult
 from .parameters import chosen
 from .render import Display, Screen
@@ -21,7 +21,7 @@ def show_gemm(given: Mapping[str, Any], display: Display) -> int:
     """Tune and show the result; 0 when every shape that was asked for has a choice."""
     options = chosen(given, GemmOptions)
     screen = GemmDisplay(display, options.compare or options.compare_wo_tuning)
-    result = run_gemm(options, screen)
+    result = run_gemm(options, screen.emit)
     if display.json:
         display.print_json(result.summary())
     else:
@@ -29,17 +29,22 @@ def show_gemm(given: Mapping[str, Any], display: Display) -> int:
     return 1 if result.failed or result.refused else 0
 
 
-class GemmDisplay(Screen, GemmObserver):
+class GemmDisplay(Screen):
     """One line per shape."""
 
     def __init__(self, display: Display, errors: bool) -> None:
         super().__init__(display)
         self._with_errors = errors
 
-    def shape_ended(self, result: ShapeResult, done: int, total: int, left_s: float) -> None:
-        """The choice, its speed, and the time that is left."""
-        left = f"; about {duration(left_s)} left" if left_s and done < total else ""
-        line = f"[{done}/{total}] {result.shape}: {describe(result, self._with_errors)}, {result.seconds:.0f} s{left}"
+    def emit(self, event: Event) -> None:
+        """Show the choice for a shape, its speed, and the time that is left."""
+        if not (isinstance(event, PartDone) and isinstance(event.result, ShapeResult)):
+            super().emit(event)
+            return
+        result, left_s = event.result, event.left_s
+        left = f"; about {duration(left_s)} left" if left_s and event.number < event.total else ""
+        described = f"{describe(result, self._with_errors)}, {result.seconds:.0f} s{left}"
+        line = f"[{event.number}/{event.total}] {result.shape}: {described}"
         if result.config is None:
             self.errors.print(escape(line))
         else:

@@ -20,7 +20,7 @@ from .tune_progress import search_display
 def show_tune(given: Mapping[str, Any], display: Display) -> int:
     """Search and show the result; 0 when a config is faster, `NOTHING_FASTER` when none of the correct ones is."""
     screen = search_display(display)
-    result = run_tune(chosen(given, TuneOptions), screen)
+    result = run_tune(chosen(given, TuneOptions), screen.emit)
     if result.found.best is None or not display.json:
         show_result(result, screen)
     if display.json:

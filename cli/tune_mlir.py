@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from rich.markup import escape
 from rich.table import Table
 
-from ..api.mlir import Scheduling, run_mlir
+from ..api.mlir import TRANSFORMING, Transformed, run_mlir
 from ..api.mlir_files import TrialReport, duration
 from ..api.mlir_result import MlirResult
-from ..api.observers import MlirObserver
 from ..api.options.mlir import MlirOptions
-from ..core import Config
-from ..tuners.mlir.space import Schedule
+from ..core.events import Event, FinalsStarted, PartDone, PartStarted, Step
 from .guard import NOTHING_FASTER
 from .parameters import chosen
 from .render import Display, Screen, describe_config
@@ -25,7 +23,7 @@ DOUBLE, SINGLE, STARS = "=" * 58, "-" * 64, "*" * 56
 def show_mlir(given: Mapping[str, Any], display: Display) -> int:
     """Tune and show the result; 0 when a schedule is faster, or nothing was to be run, else `NOTHING_FASTER`."""
     screen = MlirDisplay(display)
-    result = run_mlir(chosen(given, MlirOptions, observer=screen), screen)
+    result = run_mlir(chosen(given, MlirOptions), screen.emit)
     if not result.dry:
         show_result(result, screen)
     if display.json:
@@ -35,31 +33,37 @@ def show_mlir(given: Mapping[str, Any], display: Display) -> int:
     return NOTHING_FASTER if result.best else 1
 
 
-class MlirDisplay(Screen, MlirObserver):
+class MlirDisplay(Screen):
     """The two steps, and a block of lines per trial."""
 
-    def transforming(self) -> None:
-        """The head of the first step."""
-        self.note(f"Step 1: Generate search space and transform the original IR\n{DOUBLE}\nTransforming ......")
+    def emit(self, event: Event) -> None:
+        """Show an event of the auto-scheduler's."""
+        match event:
+            case Step(text=text, over=over) if text == TRANSFORMING:
+                if not over:
+                    self.note(f"Step 1: Generate search space and transform the original IR\n{DOUBLE}\n{text} ......")
+            case PartDone(result=Transformed() as result):
+                self._transformed(result)
+            case PartStarted() if event.total > 1:
+                self.note(f"[{event.number}/{event.total}] {event.name}")
+            case PartDone(result=TrialReport() as result):
+                self._trial(result)
+            case FinalsStarted():
+                finalists = "combinations of finalists and the default module"
+                those = finalists if event.combined else "finalists and the module as it was"
+                self.note(f"measuring {len(event.configs) - 1} {those}, interleaved")
+            case _:
+                super().emit(event)
 
-    def transformed(self, found: Scheduling, seconds: float) -> None:
+    def _transformed(self, result: Transformed) -> None:
         """What was found, and the head of the second step."""
-        for schedule in found.schedules:
+        for schedule in result.scheduling.schedules:
             operation = schedule.operation
             self.note(f"{operation.name}: {operation.shape} {operation.result.element}, {schedule.space.cardinality}")
-        self.note(f"{duration(seconds)}\n{DOUBLE}\n")
+        self.note(f"{duration(result.seconds)}\n{DOUBLE}\n")
         self.note(f"Step 2: Search the space to get the best performance config\n{DOUBLE}")
 
-    def operation_started(self, schedule: Schedule, number: int, total: int) -> None:
-        """Which operation, where there are several."""
-        if total > 1:
-            self.note(f"[{number}/{total}] {schedule.operation.name}")
-
-    def dry(self, name: str) -> None:
-        """One line."""
-        self.note(f"[Dry run] : {name}")
-
-    def measured(self, report: TrialReport) -> None:
+    def _trial(self, report: TrialReport) -> None:
         """The block of a trial."""
         evaluation = report.evaluation
         runtime = f"{evaluation.latency_ms:.4f}" if evaluation.latency_ms else ""
@@ -79,14 +83,6 @@ class MlirDisplay(Screen, MlirObserver):
             SINGLE,
         ]
         self.note("\n".join(lines))
-
-    def finals(self, configs: Sequence[Config]) -> None:
-        """One line."""
-        self.note(f"measuring {len(configs) - 1} finalists and the module as it was, interleaved")
-
-    def combining(self, configs: Sequence[Config]) -> None:
-        """One line."""
-        self.note(f"measuring {len(configs) - 1} combinations of finalists and the default module, interleaved")
 
 
 def show_result(result: MlirResult, screen: Screen) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 from rich.live import Live
@@ -13,12 +12,9 @@ from rich.progress import Progress as ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from ..api.observers import SearchObserver
-from ..api.tuned import count, ruled_out
-from ..core import Budget, Config, Evaluation, SearchSpace
+from ..core import Evaluation
+from ..core.events import Event, FinalsStarted, Finished, SearchStarted, TrialDone
 from ..core.text import first_line
-from ..tuners.discovery import FoundSpace
-from ..tuners.search import Progress
 from .render import Display, Screen, describe_config, status_text
 
 ROWS = 8
@@ -33,7 +29,7 @@ def search_display(display: Display) -> SearchDisplay:
     return live if live.live else SearchLines(display)
 
 
-class SearchDisplay(Screen, SearchObserver):
+class SearchDisplay(Screen):
     """Shows warnings, and the result when it is there."""
 
 
@@ -42,33 +38,49 @@ class SearchLines(SearchDisplay):
 
     _of = ""
 
-    def search_started(
-        self, name: str, found: FoundSpace, space: SearchSpace, rules: Sequence[str], budget: Budget
-    ) -> None:
-        """The space, and what the device leaves of it."""
-        size, pruned = count(space), ruled_out(found, space)
-        configs = f"some of {space.cardinality}" if size is None else size
-        left_out = "some" if pruned is None else str(pruned)
-        self.note(f"tuning {name}: {configs} configs ({found.origin} space), {left_out} ruled out by the device")
-        for rule in rules:
-            self.note(f"  device: {rule}")
-        total = min([n for n in (budget.trials, size) if n], default=None)
-        self._of = f"/{total}" if total else ""
-        self.begin(total, left_out, budget)
+    def emit(self, event: Event) -> None:
+        """Show an event of a search."""
+        match event:
+            case SearchStarted():
+                self._started(event)
+            case TrialDone():
+                self.trial(event)
+            case FinalsStarted():
+                self.finals(f"measuring {len(event.configs) - 1} finalists and the unchanged kernel, interleaved")
+            case Finished():
+                self.close()
+            case _:
+                super().emit(event)
 
-    def begin(self, total: int | None, left_out: str, budget: Budget) -> None:
+    def _started(self, search: SearchStarted) -> None:
+        """The space, and what the device leaves of it."""
+        configs = f"some of {search.space.cardinality}" if search.configs is None else search.configs
+        left_out = left_out_text(search)
+        self.note(
+            f"tuning {search.name}: {configs} configs ({search.origin} space), {left_out} ruled out by the device"
+        )
+        for rule in search.rules:
+            self.note(f"  device: {rule}")
+        self._of = f"/{search.most_trials}" if search.most_trials else ""
+        self.begin(search)
+
+    def begin(self, search: SearchStarted) -> None:
         """Before the first trial."""
 
-    def trial(self, evaluation: Evaluation, progress: Progress) -> None:
+    def trial(self, trial: TrialDone) -> None:
         """One line."""
+        evaluation = trial.evaluation
         latency = f"{evaluation.latency_ms:.4f} ms" if evaluation.latency_ms else ""
-        mark = "  best" if progress.best is evaluation else ""
+        mark = "  best" if trial.best is evaluation else ""
         config = describe_config(evaluation.config)
-        self.note(f"[{progress.trials}{self._of}] {config}: {evaluation.status} {latency}{mark}{remark(evaluation)}")
+        self.note(f"[{trial.number}{self._of}] {config}: {evaluation.status} {latency}{mark}{remark(evaluation)}")
 
-    def finals(self, configs: Sequence[Config]) -> None:
+    def finals(self, text: str) -> None:
         """One line."""
-        self.note(f"measuring {len(configs) - 1} finalists and the unchanged kernel, interleaved")
+        self.note(text)
+
+    def close(self) -> None:
+        """The search ended, however."""
 
 
 class SearchTable(SearchLines):
@@ -76,35 +88,32 @@ class SearchTable(SearchLines):
 
     _live: Live | None = None
 
-    def begin(self, total: int | None, left_out: str, budget: Budget) -> None:
+    def begin(self, search: SearchStarted) -> None:
         """Draw the table."""
-        self._left_out = left_out
-        self._seconds = budget.seconds
-        self._total = total
+        self._search = search
         self._latest: deque[tuple[str, ...]] = deque(maxlen=ROWS)
         columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[left]}"))
         self._bar = ProgressBar(*columns)
-        self._task = self._bar.add_task("trial 0", total=total, left="")
+        self._task = self._bar.add_task("trial 0", total=search.most_trials, left="")
         self._live = Live(console=self.console, refresh_per_second=8)
         self._live.start()
 
-    def trial(self, evaluation: Evaluation, progress: Progress) -> None:
+    def trial(self, trial: TrialDone) -> None:
         """A row."""
         if self._live is None:
             return
+        evaluation = trial.evaluation
         latency = f"{evaluation.latency_ms:.4f} ms" if evaluation.latency_ms else ""
-        mark = "[bold]best[/]" if progress.best is evaluation else f"[dim]{escape(remark(evaluation).strip())}[/]"
+        mark = "[bold]best[/]" if trial.best is evaluation else f"[dim]{escape(remark(evaluation).strip())}[/]"
         config = escape(describe_config(evaluation.config))
-        self._latest.append((str(progress.trials), config, status_text(evaluation.status), latency, mark))
-        of = f"/{self._total}" if self._total else ""
-        self._bar.update(
-            self._task, completed=progress.trials, description=f"trial {progress.trials}{of}", left=self._left(progress)
-        )
-        self._live.update(self._view(progress))
+        self._latest.append((str(trial.number), config, status_text(evaluation.status), latency, mark))
+        described = f"trial {trial.number}{self._of}"
+        self._bar.update(self._task, completed=trial.number, description=described, left=self._left(trial))
+        self._live.update(self._view(trial))
 
-    def finals(self, configs: Sequence[Config]) -> None:
+    def finals(self, text: str) -> None:
         """One line above the table."""
-        self.console.print(f"measuring {len(configs) - 1} finalists and the unchanged kernel, interleaved")
+        self.console.print(text)
 
     def close(self) -> None:
         """Leave the table as it is."""
@@ -112,27 +121,33 @@ class SearchTable(SearchLines):
             self._live.stop()
             self._live = None
 
-    def _left(self, progress: Progress) -> str:
+    def _left(self, trial: TrialDone) -> str:
         """An estimate: whichever of trials and time ends first."""
-        each = progress.seconds / progress.trials  # both count what an earlier run has done
-        by_trials = (self._total - progress.trials) * each if self._total else None
-        by_time = self._seconds - progress.seconds if self._seconds else None
+        total, limit_s = self._search.most_trials, self._search.budget.seconds
+        each = trial.seconds / trial.number  # both count what an earlier run has done
+        by_trials = (total - trial.number) * each if total else None
+        by_time = limit_s - trial.seconds if limit_s else None
         left = min((max(0.0, x) for x in (by_trials, by_time) if x is not None), default=None)
-        return f"{progress.seconds:.0f} s, about {left:.0f} s left" if left is not None else f"{progress.seconds:.0f} s"
+        return f"{trial.seconds:.0f} s, about {left:.0f} s left" if left is not None else f"{trial.seconds:.0f} s"
 
-    def _view(self, progress: Progress) -> RenderableType:
+    def _view(self, trial: TrialDone) -> RenderableType:
         table = Table(box=None, pad_edge=False)
         for column in ("#", "config", "status", "latency", ""):
             table.add_column(column, justify="right" if column in ("#", "latency") else "left")
         for row in self._latest:
             table.add_row(*row)
-        best = progress.best
+        best = trial.best
         so_far = f"best {best.latency_ms:.4f} ms: {describe_config(best.config)}" if best else "nothing correct so far"
         counts = (
-            f"{progress.trials - progress.failed} correct, {progress.failed} failed, {self._left_out} ruled out, "
-            f"{progress.duplicates} duplicates"
+            f"{trial.number - trial.failed} correct, {trial.failed} failed, {left_out_text(self._search)} ruled out, "
+            f"{trial.duplicates} duplicates"
         )
         return Group(table, Text(so_far, style="bold"), Text(counts), self._bar)
+
+
+def left_out_text(search: SearchStarted) -> str:
+    """'7', or 'some' where they cannot be counted."""
+    return "some" if search.ruled_out is None else str(search.ruled_out)
 
 
 def remark(evaluation: Evaluation) -> str:

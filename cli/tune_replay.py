@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import typer
@@ -11,16 +11,16 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from ..api.observers import ReplayObserver
 from ..api.options.tune import ReplayOptions
 from ..api.replay import run_replay
+from ..core.events import Event, Finished, Step
 from ..tuners.recording import Recording
 from ..tuners.replay import Summary
 from .console import console
 from .parameters import chosen
 
 
-class Bars(ReplayObserver):
+class Bars:
     """One bar per tuner on standard error, where that is a terminal."""
 
     def __init__(self) -> None:
@@ -29,23 +29,21 @@ class Bars(ReplayObserver):
         self._bars = Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal)
         self._rows: dict[str, TaskID] = {}
 
-    def replay_started(self, tuners: Sequence[str], seeds: int) -> None:
-        """Draw the bars."""
-        self._bars.start()
-        self._rows = {name: self._bars.add_task(name, total=seeds) for name in tuners}
-
-    def replayed(self, tuner: str) -> None:
-        """One step."""
-        self._bars.advance(self._rows[tuner])
-
-    def close(self) -> None:
-        """Take the bars away."""
-        self._bars.stop()
+    def emit(self, event: Event) -> None:
+        """Draw, advance or take the bars away."""
+        match event:
+            case Step() if event.text in self._rows:
+                self._bars.update(self._rows[event.text], completed=event.done)
+            case Step():
+                self._bars.start()
+                self._rows[event.text] = self._bars.add_task(event.text, total=event.total)
+            case Finished():
+                self._bars.stop()
 
 
 def show_replay(given: Mapping[str, Any], as_json: bool) -> int:
     """Replay and print the metrics; 0."""
-    result = run_replay(chosen(given, ReplayOptions), Bars())
+    result = run_replay(chosen(given, ReplayOptions), Bars().emit)
     if as_json:
         typer.echo(json.dumps(result.summary(), allow_nan=False))
     else:

@@ -1,4 +1,4 @@
-"""The jobs that a process of `worker` does: a function of `api` with its observer, and its record as a reply."""
+"""The jobs that a process of `worker` does: a function of `api`, its events as steps, and its record as a reply."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 from ..core import Evaluation, Kernel
 from .messages import Done, Wire
-from .observers import OptimizeSteps, StepObserver, TuneSteps
 from .results.reading import Explanation
+from .steps import Steps
 
 
 def evaluate(given: Mapping[str, Any], wire: Wire) -> Done:
@@ -22,7 +22,7 @@ def evaluate(given: Mapping[str, Any], wire: Wire) -> Done:
 
     asked = _Asked(given)
     options = EvaluateOptions(**asked.options)
-    verdicts = run_evaluate(options, StepObserver(wire))
+    verdicts = run_evaluate(options, Steps(wire).emit)
     verdict = Verdict.of(asked.kernel, verdicts)
     if verdict.correct:
         return asked.done(verdict)
@@ -37,7 +37,7 @@ def profile(given: Mapping[str, Any], wire: Wire) -> Done:
     from .results.bottleneck import Profiled
 
     asked = _Asked(given)
-    result = run_profile(ProfileOptions(**asked.options), StepObserver(wire))
+    result = run_profile(ProfileOptions(**asked.options), Steps(wire).emit)
     return asked.done(Profiled.of(asked.kernel, result), result.job.kernel, result.evaluation)
 
 
@@ -48,7 +48,7 @@ def tune(given: Mapping[str, Any], wire: Wire) -> Done:
     from .results.runs import Tuned
 
     asked = _Asked(given)
-    result = run_tune(TuneOptions(**asked.options), TuneSteps(wire))
+    result = run_tune(TuneOptions(**asked.options), Steps(wire).emit)
     reply = Tuned.of(asked.run, asked.kernel, result, asked.shown)
     found = result.found
     failed = next((one for one in found.evaluations if not one.ok), None) if found.best is None else None
@@ -64,7 +64,7 @@ def optimize(given: Mapping[str, Any], wire: Wire) -> Done:
 
     asked = _Asked(given)
     options = OptimizeOptions(**asked.options)
-    result = run_optimize(options, OptimizeSteps(wire))
+    result = run_optimize(options, Steps(wire).emit)
     return asked.done(Optimized.of(asked.run, asked.kernel, result, asked.shown))
 
 
@@ -75,7 +75,7 @@ def list_slow(given: Mapping[str, Any], wire: Wire) -> Done:
     from .results.listing import SlowList
 
     asked = _Asked(given)
-    listing = run_list_slow(ListSlowOptions(**asked.options), StepObserver(wire))
+    listing = run_list_slow(ListSlowOptions(**asked.options), Steps(wire).emit)
     return asked.done(SlowList.of(listing, lambda name: asked.shown(Path(name)) if Path(name).is_absolute() else name))
 
 
@@ -84,7 +84,7 @@ def report(given: Mapping[str, Any], wire: Wire) -> Done:
     from ..api.options.report import ReportOptions
     from ..api.report import run_report
 
-    result = run_report(ReportOptions(**_Asked(given).options), StepObserver(wire))
+    result = run_report(ReportOptions(**_Asked(given).options), Steps(wire).emit)
     return Done(result={"page": str(result.page)})
 
 

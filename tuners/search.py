@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
 
 from ..core import Budget, Config, Evaluation, Evaluator, Journal, Kernel, Problem, Status, Trial, Tuner
+from ..core.events import CancelToken, Emit, FinalsStarted, TrialDone, ignore
 from ..core.workload_rows import loses, time_at
 
 FINALISTS = 5
@@ -20,16 +20,6 @@ CLOSE = 1.1
 """Maximum ratio of a finalist's time to the best."""
 SEARCHED, FINAL = "search", "final"
 """Origins of trials in the journal."""
-
-
-class Observer(Protocol):
-    """Receives the events of a search; the command line displays them."""
-
-    def trial(self, evaluation: Evaluation, progress: Progress) -> None:
-        """Called after each trial."""
-
-    def finals(self, configs: Sequence[Config]) -> None:
-        """Called before the finalists are compared."""
 
 
 @dataclass
@@ -50,6 +40,10 @@ class Progress:
     def failed(self) -> int:
         """Trials that did not end correct."""
         return self.trials - self.statuses[Status.OK]
+
+    def event(self, latest: Evaluation) -> TrialDone:
+        """Return what to tell after a trial."""
+        return TrialDone(SEARCHED, latest, self.trials, self.failed, self.duplicates, self.seconds, self.best)
 
     def add(self, evaluation: Evaluation) -> None:
         """Count one more trial."""
@@ -103,7 +97,8 @@ class Search:
     Every trial is in the journal before the next begins. The tuner first gets the results in the journal, which are
     never measured again; their seconds count as spent. `patience` ends a search after that many trials in a row without
     a better one. At the end the fastest are compared, `finalists` at most, and the fastest of each of the
-    `workload_sets` for which an autotuner may take a config of its own.
+    `workload_sets` for which an autotuner may take a config of its own. `cancel` ends it after a trial, by
+    `RunCancelledError`.
     """
 
     def __init__(
@@ -115,11 +110,12 @@ class Search:
         evaluator: Evaluator,
         journal: Journal,
         budget: Budget,
-        observer: Observer,
+        emit: Emit = ignore,
         patience: int | None = None,
         clock: Callable[[], float] = time.monotonic,
         finalists: int = FINALISTS,
         workload_sets: Sequence[Sequence[str]] = (),
+        cancel: CancelToken | None = None,
     ) -> None:
         self.problem = problem
         self.kernel = kernel
@@ -128,7 +124,8 @@ class Search:
         self.evaluator = evaluator
         self.journal = journal
         self.budget = budget
-        self.observer = observer
+        self._emit = emit
+        self._cancel = cancel
         self.patience = patience
         self.finalists = finalists
         self.workload_sets = workload_sets
@@ -162,7 +159,7 @@ class Search:
         stopped = self._stopped or "every config of the space was tried"
         finalists = [Config(), *self._finalists()]
         if not finals or {Config(final.config) for final in finals} != set(finalists):
-            self.observer.finals(finalists)
+            self._emit(FinalsStarted(tuple(finalists)))
             began = self._clock()
             finals = self._compare(finalists)
             # Timed interleaved: they have no individual times.
@@ -227,7 +224,9 @@ class Search:
             if (latency := _latency_at(evaluation, names)) < self._least[place]:
                 self._least[place], better = latency, True
         self._stale = 0 if better else self._stale + 1
-        self.observer.trial(evaluation, self.progress)
+        if self._cancel is not None:
+            self._cancel.check()
+        self._emit(self.progress.event(evaluation))
 
     def _spent(self, now: float) -> float:
         """Return the seconds until a time of the clock: those of this run, and the trials of an earlier one."""

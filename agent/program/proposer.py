@@ -12,11 +12,11 @@ import dspy
 from pydantic import ValidationError
 
 from ...core import Proposal, Retriever
+from ...core.events import Emit, ProposalFailed, ToolUsed
 from ...core.text import first_line
 from ...rag.render import within
 from ..analysis import Analysis, Category
 from ..models.models import ANALYSE, REWRITE, Models
-from ..observer import LoopObserver
 from ..proposer import NoKernel, RunEnded, TurnContext
 from ..turn import Attempt
 from .adapter import KernelAdapter
@@ -43,13 +43,13 @@ class ModelProposer:
     def __init__(
         self,
         models: Models,
-        observer: LoopObserver,
+        emit: Emit,
         retriever: Retriever | None = None,
         rag_k: int = 3,
         state: Mapping[str, Any] | None = None,
     ) -> None:
         self._models = models
-        self._observer = observer
+        self._emit = emit
         self._retriever = retriever
         self._rag_k = rag_k
         self._state = state
@@ -75,7 +75,7 @@ class ModelProposer:
         """Return a kernel that the model submits after using its tools; None where its analysis suggests nothing."""
         if not context.analysis.suggestions:
             return None
-        toolbox = Toolbox(context, self._retriever, lambda call: self._observer.tool(context.lane.name, call))
+        toolbox = Toolbox(context, self._retriever, lambda call: self._emit(ToolUsed(context.lane.name, call)))
 
         def ask(program: KernelProgram, detail: Detail) -> dspy.Prediction:
             # A shorter prompt begins a new conversation: the old one would still contain the long prompt.
@@ -123,8 +123,10 @@ class ModelProposer:
                 suggestions=suggestions if suggestions or finished else metrics.suggestions,
             )
         except (dspy.AdapterParseError, ValidationError, ValueError) as error:
-            self._observer.failed(
-                context.lane.name, f"the analysis cannot be read ({_why(error)}); the metrics are used instead"
+            self._emit(
+                ProposalFailed(
+                    context.lane.name, f"the analysis cannot be read ({_why(error)}); the metrics are used instead"
+                )
             )
             return metrics
 
@@ -143,7 +145,9 @@ class ModelProposer:
                 except dspy.ContextWindowExceededError as error:
                     if detail is DETAILS[-1]:
                         raise RunEnded(self._models.explain(error)) from None
-                    self._observer.failed(context.lane.name, "the prompt was too long: asking again with less in it")
+                    self._emit(
+                        ProposalFailed(context.lane.name, "the prompt was too long: asking again with less in it")
+                    )
         raise AssertionError("the last detail returns or raises")
 
     def _examples(self, context: TurnContext) -> Callable[[str, int], str]:

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 import dspy
 
 from ...core import Config, Retriever
+from ...core.events import Emit
 from ..analysis import Analysis, Category, analyse
 from ..lane import Lane
 from ..models.models import Models
-from ..observer import LoopObserver
 from ..program.proposer import ModelProposer
 from ..program.signatures import KernelProgram
 from ..program.toolbox import Toolbox
@@ -45,14 +45,14 @@ class Rollouts:
         self,
         models: Models,
         workbench: Callable[[RecordedTurn], Workbench],
-        observer: LoopObserver,
+        emit: Emit,
         retriever: Retriever | None,
         rag_k: int,
         tell: Callable[[str], None],
     ) -> None:
         self._models = models
         self._workbench = workbench
-        self._observer = observer
+        self._emit = emit
         self._retriever = retriever
         self._rag_k = rag_k
         self._tell = tell
@@ -117,7 +117,7 @@ class Rollouts:
 
     def _run(self, state: Mapping[str, Any], name: str) -> Rollout:
         recorded, candidate = self._begun[name]
-        proposer = ModelProposer(self._models, self._observer, self._retriever, self._rag_k, dict(state))
+        proposer = ModelProposer(self._models, self._emit, self._retriever, self._rag_k, dict(state))
         metrics = analyse(recorded.profile, recorded.kernel, candidate.evaluation, _failed(recorded))
         asked = len(self._memory)
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from ..observers import SearchObserver
 from .groups import OUTPUT, WHERE, DeviceOptions, ResultOptions
 from .option import option
 from .tune import SEARCH
@@ -59,7 +58,6 @@ class AttentionConfig(ResultOptions, DeviceOptions):
     )
     simulate: bool = option(False, "Simulate instead of measuring; needs no GPU, and every result says so.", WHERE)
     plot: bool = option(False, "Draw the schedules before and after, and the convergence, as PNG.", OUTPUT)
-    observer: SearchObserver | None = option(None, "Watches the search.", python_only=True)
 
     def check(self) -> None:
         """Raise `OptionError` for what does not go together."""

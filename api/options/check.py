@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..observers import CheckObserver
 from .groups import OUTPUT, ProblemOptions
 from .option import described, option
 from .trust import TimingOptions
@@ -45,7 +44,6 @@ class CheckOptions(TimingOptions, ProblemOptions):
         OUTPUT,
         metavar="FILE",
     )
-    observer: CheckObserver | None = option(None, "Watches the kernels.", python_only=True)
 
     def check(self) -> None:
         """Raise `OptionError` for what does not go together."""

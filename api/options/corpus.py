@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..observers import VerifyObserver
 from .groups import OUTPUT, WHERE, Backend, DeviceOptions
 from .option import Options, described, option
 from .trust import QuickOptions
@@ -34,7 +33,6 @@ class VerifyOptions(QuickOptions, DeviceOptions):
     )
     kernels: bool = option(False, "Check every shipped kernel that the device can run too, and time it.")
     record: Path | None = option(None, "File for the metrics; models see those in corpus/examples/measured.json.")
-    observer: VerifyObserver | None = option(None, "Watches the examples.", python_only=True)
 
     def check(self) -> None:
         """Raise `OptionError` for a folder that is not there."""

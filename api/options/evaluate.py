@@ -7,7 +7,6 @@ from enum import StrEnum
 from pathlib import Path
 
 from ...evaluators.kernelbench.precision import Precision
-from ..observers import Observer
 from .groups import FunctionOptions, MachineOptions, ProblemOptions
 from .option import described, option
 from .trust import ProofOptions, TimingOptions
@@ -61,7 +60,6 @@ class EvaluateOptions(TimingOptions, MachineOptions, ProblemOptions, FunctionOpt
     perf_trials: int | None = option(
         None, "How many calls KernelBench's protocol times; 100 by default.", PROTOCOL, at_least=1
     )
-    observer: Observer | None = option(None, "Watches the progress.", python_only=True)
 
     @property
     def chosen_protocol(self) -> EvaluationProtocol:
@@ -108,4 +106,3 @@ class ProfileOptions(ProofOptions, ProblemOptions, FunctionOptions):
     """Find a kernel's bottleneck."""
 
     ncu: bool = option(False, "Count with Nsight Compute too, on a GPU and where it is installed.")
-    observer: Observer | None = option(None, "Watches the progress.", python_only=True)

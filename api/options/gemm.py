@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..observers import GemmObserver
 from .groups import OUTPUT, WHERE, Backend, DeviceOptions, ResultOptions
 from .option import described, option
 from .trust import TRUST, TimingOptions
@@ -113,7 +112,6 @@ class GemmOptions(TimingOptions, DeviceOptions, ResultOptions):
     benchmark: bool = option(
         False, "For fp8 operands, show cuBLAS's bf16 product, too; wider ones always stand beside cuBLAS.", OUTPUT
     )
-    observer: GemmObserver | None = option(None, "Watches the sweep.", python_only=True)
 
     @property
     def chosen_dtype(self) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..observers import MlirObserver
 from .groups import OUTPUT, WHERE, DeviceOptions, ResultOptions
 from .option import described, option
 from .trust import QuickOptions, SandboxOptions
@@ -53,7 +52,6 @@ class MlirOptions(SandboxOptions, QuickOptions, ResultOptions, DeviceOptions):
     )
     dry_run: bool = option(False, "Write the space and the modules, and compile and run nothing.", OUTPUT)
     save_cmds: bool = option(False, "Write the compiler's commands, and what it said, beside the modules.", OUTPUT)
-    observer: MlirObserver | None = option(None, "Watches the search.", python_only=True)
 
     def check(self) -> None:
         """Raise `OptionError` for what does not go together."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..observers import Observer, RunObserver
 from .groups import (
     BUDGET,
     MODEL,
@@ -75,7 +74,6 @@ class RunOptions(
         of_models=True,
         trusted=True,
     )
-    observer: RunObserver | None = option(None, "Watches the run.", python_only=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,4 +135,3 @@ class ListSlowOptions(TimingOptions, ProblemOptions):
     )
     resume: bool = option(False, "Continue where an earlier run stopped.", trusted=True)
     again: bool = option(False, "Measure again what other processes disturbed, instead of showing the marked record.")
-    observer: Observer | None = option(None, "Watches the progress.", python_only=True)

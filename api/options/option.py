@@ -9,12 +9,17 @@ import dataclasses
 import inspect
 import math
 import typing
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from ...core.events import Emit
+else:  # what the command line imports must be light
+    Emit = Callable[[Any], None]
 
 T = TypeVar("T")
 
@@ -67,12 +72,15 @@ def types_of(options: Any) -> dict[str, Any]:
     return typing.get_type_hints(options)
 
 
+@dataclass(frozen=True, kw_only=True)
 class Options:
     """The base of all option classes: converts plain values and checks ranges. `OptionError` for what cannot be."""
 
+    on_event: Emit | None = option(None, "Called with each event of `kernelwright.events`.", python_only=True)
+
     def __post_init__(self) -> None:
         types = types_of(type(self))
-        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+        for field in dataclasses.fields(self):
             value = convert(getattr(self, field.name), types[field.name], field.name)
             object.__setattr__(self, field.name, value)
             if DETAILS in field.metadata and isinstance(value, int | float) and not isinstance(value, bool):
@@ -138,7 +146,7 @@ def check_range(name: str, value: float, details: Details) -> None:
 def documented(wrapper: Any, function: Any, options: Any) -> None:
     """Give `wrapper` the name, the signature and the documentation of a function of these options."""
     lines = []
-    for field in dataclasses.fields(options):
+    for field in sorted(dataclasses.fields(options), key=lambda field: field.name == "on_event"):
         details = details_of(field)
         default = "" if field.default is dataclasses.MISSING else f" (default {field.default!s})"
         meaning = f"False: {details.help}" if field.default is True else details.help

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..observers import Observer
 from .groups import FunctionOptions, ProblemOptions
 from .option import option
 from .trust import TrustOptions
@@ -18,4 +17,3 @@ class PlanOptions(TrustOptions, ProblemOptions, FunctionOptions):
     save_plan: Path | None = option(
         None, "Write the plan to this folder: JSON, constants and code, without the kernel's Python.", metavar="DIR"
     )
-    observer: Observer | None = option(None, "Watches the progress.", python_only=True)

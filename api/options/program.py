@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from ..observers import Observer
 from .groups import BUDGET, MODEL, OUTPUT, WHERE, Backend, BudgetOptions, DeviceOptions, ModelOptions, ResultOptions
 from .option import described, option
 from .trust import QuickOptions
@@ -61,7 +60,6 @@ class CompileOptions(ResultOptions, BudgetOptions, ModelOptions, QuickOptions, D
     problem: tuple[Path, ...] = option((), "A problem file that is not shipped; may be repeated.", WHERE, trusted=True)
     dataset: Path | None = option(None, "A KernelBench checkout to take the problems from.", WHERE, trusted=True)
     output: Path = option(Path("program.json"), "File for the program.", OUTPUT)
-    observer: Observer | None = option(None, "Watches the progress.", python_only=True)
 
     def check(self) -> None:
         """Raise `OptionError` for an output that cannot be."""

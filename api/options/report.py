@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..observers import Observer
 from .groups import OUTPUT
 from .option import Options, described, option
 
@@ -25,7 +24,6 @@ class ReportOptions(Options):
         OUTPUT,
         metavar="FILE",
     )
-    observer: Observer | None = option(None, "Watches the progress.", python_only=True)
 
     def check(self) -> None:
         """Raise `OptionError` for an output that cannot be."""

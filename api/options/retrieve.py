@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..observers import Observer
 from .groups import Backend, EarlierRunsOptions
 from .option import described, option
 
@@ -31,4 +30,3 @@ class RetrieveOptions(EarlierRunsOptions):
     operation: str | None = option(None, "What is computed: matmul, softmax, layernorm, ...")
     device: str | None = option(None, "The device's name, as measurements of examples give it, such as 'NVIDIA H200'.")
     results: Path = option(Path("results"), "Folder of earlier runs, whose findings are searched too.")
-    observer: Observer | None = option(None, "Watches the progress.", python_only=True)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..observers import ReplayObserver, SearchObserver
 from .groups import OUTPUT, WHERE, MachineOptions, ProblemOptions, ReturnOptions, SaveOptions
 from .option import Options, described, option
 from .trust import TimingOptions
@@ -55,7 +54,6 @@ class TuneOptions(SaveOptions, TimingOptions, MachineOptions, ProblemOptions, Re
     )
     compile_limit: float = option(120.0, "Seconds after which a compilation is given up.", WHERE, above=0, trusted=True)
     plot: bool = option(False, "Write the convergence curve as PNG.", OUTPUT)
-    observer: SearchObserver | None = option(None, "Watches the search.", python_only=True)
 
     @property
     def budget(self) -> Budget:
@@ -95,7 +93,6 @@ class ReplayOptions(Options):
         None, "A recording of the same parameters on another GPU or shape to learn from.", metavar="FILE"
     )
     batch: int = option(1, "Configs that a tuner returns at a time.", at_least=1)
-    observer: ReplayObserver | None = option(None, "Watches the replay.", python_only=True)
 
     def check(self) -> None:
         """Raise `OptionError` for a tuner that is not there."""

@@ -9,11 +9,11 @@ from pydantic import Field
 
 from ...api.examples import Examples
 from ...api.guides import read_guide
-from ...api.observers import Observer
 from ...api.options.groups import Backend as BackendName
 from ...api.options.retrieve import RetrieveOptions
 from ...api.retrieve import as_text, examples_of, search
 from ...core import KernelError
+from ...core.events import Event, Note
 from ..results.reading import Example, ExampleList, Explanation, GuidePage
 from ..workshop import Workshop
 from .arguments import Backend
@@ -26,7 +26,8 @@ class ReadingTools:
 
     def __init__(self, workshop: Workshop) -> None:
         self._workshop = workshop
-        self._notes = _Notes()
+        self._notes: list[str] = []
+        """Remarks on the latest search, for its reply."""
         self._examples: Examples | None = None
         """Kept: loading the model that compares meanings takes seconds."""
         self._lock = anyio.Lock()
@@ -48,7 +49,7 @@ class ReadingTools:
             found = await anyio.to_thread.run_sync(self._search, options)
         return ExampleList(
             examples=found,
-            notes=self._notes.lines,
+            notes=self._notes,
             next="take over the idea, not the code: sizes and names are another problem's",
         )
 
@@ -73,18 +74,11 @@ class ReadingTools:
         return known[kernel]
 
     def _search(self, options: RetrieveOptions) -> list[Example]:
-        self._notes.lines = []
+        self._notes = []
         if self._examples is None:
-            self._examples = examples_of(options, self._notes)
+            self._examples = examples_of(options, self._heard)
         return [Example.of(hit, as_text(hit)) for hit in search(self._examples, options)]
 
-
-class _Notes(Observer):
-    """Remarks, for the reply."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def note(self, text: str) -> None:
-        """A remark."""
-        self.lines.append(text)
+    def _heard(self, event: Event) -> None:
+        if isinstance(event, Note):
+            self._notes.append(event.text)

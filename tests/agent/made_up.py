@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from kernelwright.agent.analysis import Analysis
 from kernelwright.agent.lane import Lane
@@ -29,9 +29,11 @@ from kernelwright.core import (
     SearchSpace,
     Trial,
 )
+from kernelwright.core.events import Emit, Event, ignore
 
 from ..fakes import PROBLEM, PROFILE, evaluation, kernel
 
+EventT = TypeVar("EventT", bound=Event)
 Change = Callable[[Kernel, int], float | str | None]
 Step = Kernel | Proposal | Exception | Callable[[TurnContext], Kernel | None] | None
 
@@ -121,17 +123,11 @@ def listed(*steps: Step) -> Planned:
     return Planned({f"{number}.0": [step] for number, step in enumerate(steps, start=1)})
 
 
-class Silence:
-    """An observer that remembers who said what."""
+class Heard(list[Event]):
+    """What was told, in order."""
 
-    def __init__(self) -> None:
-        self.heard: list[tuple[str, tuple[Any, ...]]] = []
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        return lambda *arguments: self.heard.append((name, arguments))
-
-    def of(self, name: str) -> list[tuple[Any, ...]]:
-        return [arguments for said, arguments in self.heard if said == name]
+    def of(self, kind: type[EventT]) -> list[EventT]:
+        return [event for event in self if isinstance(event, kind)]
 
 
 class Ticking:
@@ -154,7 +150,7 @@ def run(
     proposer: Any,
     evaluator: Scripted | Sequence[Scripted] | None = None,
     criteria: StoppingCriteria = ENDLESS,
-    observer: Silence | None = None,
+    emit: Emit = ignore,
     clock: Callable[[], float] = lambda: 0.0,
     searcher: Scripted | None = None,
     others: Sequence[Kernel] = (),
@@ -165,11 +161,10 @@ def run(
         return searcher or evaluator
 
     pool = [evaluator or Scripted()] if evaluator is None or isinstance(evaluator, Scripted) else list(evaluator)
-    watching: Any = observer or Silence()
     with Journal(folder / "journal.jsonl") as journal:
-        workbench = Workbench(PROBLEM, pool, search, journal, watching, judge=lambda one: one)  # type: ignore
+        workbench = Workbench(PROBLEM, pool, search, journal, emit, judge=lambda one: one)  # type: ignore
         written = partial(keep, journal)
-        return Optimization(workbench, start, proposer, criteria, watching, written, clock=clock, others=others).run()
+        return Optimization(workbench, start, proposer, criteria, emit, written, clock=clock, others=others).run()
 
 
 def trials(limit: int) -> StoppingCriteria:
@@ -189,16 +184,15 @@ class Bench:
         self.evaluator = evaluator or Scripted()
         self.searcher = Scripted()
         self.searchers = 0
-        self.observer = Silence()
+        self.heard = Heard()
         self.journal = Journal(folder / "journal.jsonl")
         pool: list[Any] = [self.evaluator] * evaluators
-        watching: Any = self.observer
         self.bench = Workbench(
             PROBLEM,
             pool,
             self._searcher,
             self.journal,
-            watching,
+            self.heard.append,
             Ticking(),
             lambda one: finalist or one,  # type: ignore
         )

@@ -15,9 +15,10 @@ from kernelwright.agent.proposer import RunEnded, TurnContext
 from kernelwright.agent.stopping import StoppingCriteria
 from kernelwright.agent.turn import Candidate
 from kernelwright.core import Config, Journal, Kernel, Proposal, SearchSpace, TurnRecord, Waiting
+from kernelwright.core.events import Finished
 
 from ..fakes import evaluation, kernel
-from .made_up import Planned, Scripted, Silence, run
+from .made_up import Heard, Planned, Scripted, run
 
 START = kernel(20.0)
 
@@ -191,12 +192,12 @@ def test_what_goes_wrong_in_a_lane_is_raised_when_the_others_are_done(
 
     waiting = Waiting("a reply is not there")
     plan = {"1.0": [waiting], "1.1": [fail], "1.2": [late]}
-    observer = Silence()
+    heard = Heard()
     with pytest.raises(kind, match="a bug"):
-        run(tmp_path, START, Planned(plan), criteria=wide(3), observer=observer)
+        run(tmp_path, START, Planned(plan), criteria=wide(3), emit=heard.append)
     with Journal(tmp_path / "journal.jsonl") as journal:
         assert [(one.lane, one.improved) for one in journal.of(TurnRecord)] == [(2, True)]
-    assert observer.of("close")
+    assert heard.of(Finished)
 
 
 def test_a_lane_that_ends_the_run_lets_the_others_finish(tmp_path: Path) -> None:

@@ -9,9 +9,10 @@ from kernelwright.agent.analysis import Category, analyse
 from kernelwright.agent.proposer import TurnContext
 from kernelwright.agent.stopping import StoppingCriteria
 from kernelwright.core import Config, Kernel, Proposal, SearchSpace, Status
+from kernelwright.core.events import Finished
 
 from ..fakes import PROFILE, evaluation, kernel
-from .made_up import ENDLESS, Beside, Planned, Scripted, Silence, listed, run, trials
+from .made_up import ENDLESS, Beside, Heard, Planned, Scripted, listed, run, trials
 
 
 def test_stops_on_the_target(tmp_path: Path) -> None:
@@ -174,12 +175,12 @@ def test_a_target_reached_by_luck_does_not_stop_the_run(tmp_path: Path) -> None:
 
 
 def test_a_start_that_fails_ends_the_run(tmp_path: Path) -> None:
-    observer = Silence()
-    outcome = run(tmp_path, kernel("wrong_value"), listed(kernel(5.0)), observer=observer)
+    heard = Heard()
+    outcome = run(tmp_path, kernel("wrong_value"), listed(kernel(5.0)), emit=heard.append)
     assert not outcome.verified
     assert outcome.turns == ()
     assert "start kernel" in outcome.stopped
-    assert observer.of("close")
+    assert heard.of(Finished)
 
 
 def test_a_space_is_searched_once_and_its_best_is_measured_in_full(tmp_path: Path) -> None:

@@ -10,15 +10,16 @@ from kernelwright.agent.proposer import NoKernel, RunEnded, TurnContext
 from kernelwright.agent.stopping import StoppingCriteria
 from kernelwright.agent.turn import diff
 from kernelwright.core import Config, Journal, Kernel, ToolCall, TurnRecord
+from kernelwright.core.events import ProposalFailed
 
 from ..fakes import kernel
-from .made_up import Planned, Scripted, Silence, listed, run
+from .made_up import Heard, Planned, Scripted, listed, run
 
 
 def test_a_failing_proposal_is_repaired(tmp_path: Path) -> None:
-    observer = Silence()
+    heard = Heard()
     proposer = Planned({"1.0": [kernel("compile_error"), NoKernel("a reply without code"), kernel(5.0), kernel(1.0)]})
-    outcome = run(tmp_path, kernel(20.0), proposer, observer=observer)
+    outcome = run(tmp_path, kernel(20.0), proposer, emit=heard.append)
     (turn,) = outcome.turns
     assert [attempt.error for attempt in turn.attempts] == ["compile_error: as told", "a reply without code", ""]
     assert proposer.failed["1.0"] == ["compile_error: as told", "a reply without code"]
@@ -27,7 +28,10 @@ def test_a_failing_proposal_is_repaired(tmp_path: Path) -> None:
     assert [one.strategy for one in record] == ["step-1.0", "no-kernel", "step-1.0"]
     assert [one.statuses for one in record] == [("compile_error",), (), ("ok",)]
     assert [one.kernel is None for one in record] == [False, True, False]
-    assert observer.of("failed") == [("1.0", "compile_error: as told"), ("1.0", "a reply without code")]
+    assert heard.of(ProposalFailed) == [
+        ProposalFailed("1.0", "compile_error: as told"),
+        ProposalFailed("1.0", "a reply without code"),
+    ]
     assert outcome.best.latency_ms == 5.0
 
 

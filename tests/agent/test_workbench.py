@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from kernelwright.core import Config, Kernel, KernelError, Trial
+from kernelwright.core.events import TrialDone
 
 from ..fakes import PROFILE, kernel
 from .made_up import SPACE, TUNED, Bench, Scripted
@@ -17,7 +18,7 @@ def test_what_was_measured_is_not_measured_again(made: Bench) -> None:
     first, second = (made.bench.evaluate(kernel(5.0), Config(), "start") for _ in range(2))
     assert first == second
     assert (made.bench.trials, len(made.evaluator.calls)) == (1, 1)
-    assert len(made.observer.of("trial")) == 1
+    assert len(made.heard.of(TrialDone)) == 1
     (trial,) = made.journal.of(Trial)
     assert trial.seconds == 1.0, "by the clock of the workbench"
 

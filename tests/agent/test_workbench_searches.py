@@ -10,6 +10,7 @@ import pytest
 from kernelwright.agent.lane import Lane
 from kernelwright.agent.searches import TUNING, WantedSearch
 from kernelwright.core import Budget, Config, Kernel, SearchSpace, Trial, read_journal
+from kernelwright.core.events import TrialDone
 from kernelwright.core.journal import of
 
 from ..fakes import evaluation, kernel
@@ -30,7 +31,7 @@ def test_a_search_has_a_journal_of_its_own(made: Bench) -> None:
     assert made.evaluator.calls == []
     (path,) = made.journal.path.parent.glob(f"journal{TUNING}*.jsonl")
     assert [trial.origin for trial in of(read_journal(path), Trial)] == ["search"] * 3 + ["final"] * 2
-    assert {origin for origin, _ in made.observer.of("trial")} == {"turn 1: tune with grid"}
+    assert {trial.origin for trial in made.heard.of(TrialDone)} == {"turn 1: tune with grid"}
 
 
 def test_a_search_whose_kernel_stands_best_says_so(made: Bench) -> None:
@@ -134,7 +135,7 @@ def test_several_kernels_are_screened_once(tmp_path: Path) -> None:
         assert [one.config for one in found] == [{}, {"SPEED": 8}, {}]
         assert [one.kernel_digest for one in found] == [one.digest for one, _ in variants]
         assert (len(made.searcher.calls), beside) == (calls, found)
-        assert [origin for origin, _ in made.observer.of("trial")] == [f"turn 1: {name}" for name in names]
+        assert [trial.origin for trial in made.heard.of(TrialDone)] == [f"turn 1: {name}" for name in names]
         times.append([one.latency_ms for one in found])
         made.journal.close()
     assert times == [[20.0, 8.0, 5.0]] * 2

@@ -5,9 +5,9 @@ from __future__ import annotations
 from html.parser import HTMLParser
 from pathlib import Path
 
-from kernelwright.api.observers import Observer
 from kernelwright.api.options.report import ReportOptions
 from kernelwright.api.report import TIMES, ReportResult, run_report
+from kernelwright.core.events import ignore
 
 from ..agent.history.recorded import JOURNAL, Change, copied
 
@@ -68,7 +68,7 @@ class Page(HTMLParser):
 
 
 def report(run: Path, output: Path | None = None) -> ReportResult:
-    return run_report(ReportOptions(run, output=output), Observer())
+    return run_report(ReportOptions(run, output=output), ignore)
 
 
 def page_of(folder: Path, name: str = JOURNAL, change: Change = lambda records: records) -> Page:

@@ -13,12 +13,12 @@ import kernelwright.api.tune as tune_module
 import pytest
 from kernelwright.api.bring_back import NOTHING, bring_back
 from kernelwright.api.jobs import Job
-from kernelwright.api.observers import Observer
 from kernelwright.api.options.tune import TuneOptions
 from kernelwright.api.patches import worthwhile
 from kernelwright.api.triton_cache import enter_timings
 from kernelwright.api.tune import autotuner_keys
 from kernelwright.core import Config, Evaluation, KernelError, Profile, Status, Tuner
+from kernelwright.core.events import Event, Note
 from kernelwright.core.workload_rows import merged, workloads_by_key
 from kernelwright.tuners import catalogue
 from kernelwright.tuners.per_workload import TunerPerWorkload
@@ -64,14 +64,6 @@ def test_triton_functions_are_correct_as_kernel_files(package: UserPackage, tmp_
     assert {row.status for row in evaluation.workloads.values()} == {Status.OK}
 
 
-class Notes(Observer):
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-
 def at_both(config: Config, decode: float, batch: float) -> Evaluation:
     found = merged({"decode": timed(decode), "batch": timed(batch)})
     return found.model_copy(update={"config": dict(config)})
@@ -85,7 +77,7 @@ def at_both(config: Config, decode: float, batch: float) -> Evaluation:
 def test_an_autotuner_gets_what_is_faster_at_some_workloads(tmp_path: Path, batch: float, tiles: list[str]) -> None:
     """A decoded token and a batch want other tiles: no config is the fastest at both, and the code stays as it is."""
     folder = SWIGLU.copied(tmp_path)
-    function, notes = SWIGLU.translated(folder), Notes()
+    function, heard = SWIGLU.translated(folder), list[Event]()
     job = Job(function.kernel, function.problem, "cuda", "swiglu", function=function)
     first, second, third = function.kernel.declared_configs
     start = at_both(first, 1.0, 4.0)
@@ -93,9 +85,9 @@ def test_an_autotuner_gets_what_is_faster_at_some_workloads(tmp_path: Path, batc
     tried = [start, at_both(second, 2.0, 2.0), at_both(third, 3.0, 3.0), at_both(wide, 3.0, batch)]
     options = TuneOptions("gatedmlp/ops.py::swiglu", patch=tmp_path / "out.diff")
     configs = worthwhile(start, tried, {"decode": "16", "batch": "64"})
-    patch = bring_back(options, job, job.kernel.bind(first), start, configs, tried, notes)
+    patch = bring_back(options, job, job.kernel.bind(first), start, configs, tried, heard.append)
     assert (patch is not None) is bool(tiles)
-    assert notes.notes == ([] if tiles else [NOTHING])
+    assert heard == ([] if tiles else [Note(NOTHING)])
     if patch is None:
         assert not (tmp_path / "out.diff").exists()
         return

@@ -18,7 +18,6 @@ from kernelwright.agent.models.prompt_file import reply_name
 from kernelwright.agent.proposer import RunEnded
 from kernelwright.agent.rules.triton.split_precision import START
 from kernelwright.api.first_kernels import OpenProblem, first_kernels_of, open_problem
-from kernelwright.api.observers import Observer
 from kernelwright.api.options.groups import Backend
 from kernelwright.api.options.optimize import OptimizeOptions
 from kernelwright.core import (
@@ -36,6 +35,7 @@ from kernelwright.core import (
     TorchProblem,
     read_journal,
 )
+from kernelwright.core.events import ignore
 from kernelwright.core.generated_code import GeneratedCode
 from kernelwright.evaluators.settings import AllowTorch, Convolutions, Precision, Settings
 
@@ -142,7 +142,7 @@ def test_bad_input_is_one_line(module: Path) -> None:
 def made_by(compiler: Compiler, path: Path, resume: bool, writer: Any = None) -> list[Kernel]:
     task = OpenProblem(compiler.problem, "triton", "cuda")
     writing = writer and contextlib.nullcontext(writer)
-    return first_kernels_of(task, compiler, writing, path, resume, Observer())  # type: ignore[arg-type]
+    return first_kernels_of(task, compiler, writing, path, resume, ignore)  # type: ignore[arg-type]
 
 
 class Writer:

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from kernelwright.api import list_slow
 from kernelwright.api.list_slow import run_list_slow
-from kernelwright.api.observers import Observer
 from kernelwright.api.options.optimize import ListSlowOptions
 from kernelwright.api.speedup_records import Records
 from kernelwright.cli.optimize_result import slow_table
 from kernelwright.core import Config, Evaluation, JournalError, Kernel
+from kernelwright.core.events import ignore
 
 from ..fakes import evaluation, kernel
 
@@ -60,7 +60,7 @@ def test_a_disturbed_kernel_is_measured_again_only_on_request(tmp_path: Path, mo
     def listing(again: bool) -> tuple[int, list[str]]:
         """The kernels measured, and those that are shown as disturbed."""
         measured.clear()
-        found = run_list_slow(ListSlowOptions(device="cpu", workload="tiny", again=again), Observer())
+        found = run_list_slow(ListSlowOptions(device="cpu", workload="tiny", again=again), ignore)
         return len(measured), [row.kernel for row in found.disturbed]
 
     count, disturbed = listing(again=False)
@@ -86,9 +86,9 @@ def test_a_disturbed_speedup_hides_no_slow_kernel(tmp_path: Path, monkeypatch: p
     offered = [file for file in list_slow.list_kernels("tilelang_cpu") if file.problem == "level1/1_19"]
     monkeypatch.setattr(list_slow, "list_kernels", lambda _: offered)
     for _ in ("measured", "from its record"):
-        found = run_list_slow(ListSlowOptions(device="cpu", workload="tiny"), Observer())
+        found = run_list_slow(ListSlowOptions(device="cpu", workload="tiny"), ignore)
         assert [(row.kernel, row.category) for row in found.slow] == [("level1/1_19.py", "DISTURBED")]
         assert slow_table(found, 0.8).title == "0 of 1 kernels below 0.8x, 1 disturbed"
     disturbed[0] = False
-    found = run_list_slow(ListSlowOptions(device="cpu", workload="tiny", again=True), Observer())
+    found = run_list_slow(ListSlowOptions(device="cpu", workload="tiny", again=True), ignore)
     assert [(row.category, round(row.speedup, 3)) for row in found.slow] == [("SLOW", 0.467)]

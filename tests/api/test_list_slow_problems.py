@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from kernelwright.api import list_slow
 from kernelwright.api.list_slow import Listing, run_list_slow
-from kernelwright.api.observers import Observer
 from kernelwright.api.options.optimize import ListSlowOptions
 from kernelwright.cli.optimize import render_slow
 from kernelwright.core import Config, Evaluation, Kernel, KernelError, Measurement, Problem, ProblemError, Profile
+from kernelwright.core.events import ignore
 from kernelwright.corpus import list_kernel_files
 from kernelwright.evaluators.pipeline.interleaved_timer import InterleavedTimes
 from kernelwright.evaluators.timing.sampling import Timing
@@ -71,7 +71,7 @@ def dataset(tmp_path: Path) -> Path:
 
 
 def listed(**options: Any) -> Listing:
-    return run_list_slow(ListSlowOptions(device="cpu", **options), Observer())
+    return run_list_slow(ListSlowOptions(device="cpu", **options), ignore)
 
 
 def test_what_has_most_to_gain_comes_first_and_a_failure_costs_its_row(dataset: Path, evaluator: Evaluator) -> None:

@@ -8,10 +8,10 @@ from typing import Any, cast
 import pytest
 from kernelwright.agent.rule_proposer import RuleProposer
 from kernelwright.api.jobs import Job
-from kernelwright.api.observers import RunObserver
 from kernelwright.api.options.optimize import RunOptions
 from kernelwright.api.proposers import Proposers
 from kernelwright.core import Kernel
+from kernelwright.core.events import ignore
 from kernelwright.corpus import find_kernel, find_problem
 
 
@@ -23,7 +23,7 @@ def test_rules_are_applied_while_the_servers_of_a_gpu_start(
     monkeypatch.setattr(RuleProposer, "prepare", lambda self, kernel: prepared.append(kernel))
     kernel = find_kernel("1_36", "triton").read()
     job = Job(kernel, find_problem("1_36").read(), device, "level1/1_36")
-    proposers = Proposers(RunOptions(model="rules"), RunObserver(), cast(Any, None))
+    proposers = Proposers(RunOptions(model="rules"), ignore, cast(Any, None))
     with proposers.open(job, tmp_path) as opened:
         assert isinstance(opened.proposer, RuleProposer)
     assert prepared == [kernel] * ahead

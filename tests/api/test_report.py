@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from kernelwright.api.observers import Observer
 from kernelwright.api.options.report import ReportOptions
 from kernelwright.api.report import NOTHING, TIMES, run_report
 from kernelwright.core import Config, Journal, KernelwrightError, RunRecord, Trial
+from kernelwright.core.events import ignore
 
 from ..agent.history.recorded import RUN, TRANSCRIPT, Record, copied, each
 from ..fakes import evaluation, kernel
@@ -215,7 +215,7 @@ def test_a_search_has_a_page_too(tmp_path: Path) -> None:
         for origin, config, latency in made:
             found = evaluation(start, Config(config), latency)
             journal.append(Trial(origin=origin, evaluation=found, seconds=1.0, at="2026-01-01T00:00:00+00:00"))
-    result = run_report(ReportOptions(run=tmp_path / "journal.jsonl"), Observer())
+    result = run_report(ReportOptions(run=tmp_path / "journal.jsonl"), ignore)
     text = result.page.read_text()
     assert "A search of the kernel's constants" in text and "Not finished" not in text
     assert "8.000 &rarr; 4.000 <small>ms</small>" in text and "2.00 times as fast as the start" in text

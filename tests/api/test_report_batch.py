@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from kernelwright.api.observers import Observer
 from kernelwright.api.options.report import ReportOptions
 from kernelwright.api.report import run_report
 from kernelwright.core import KernelwrightError
+from kernelwright.core.events import Event, Warned
 
 from ..agent.history.recorded import Record, copied
 from .report_page import ELEMENTS, EVIL, Page, report
@@ -34,24 +34,14 @@ def batch(tmp_path: Path) -> Path:
     return tmp_path
 
 
-class Noting(Observer):
-    """Writes warnings down."""
-
-    def __init__(self) -> None:
-        self.warnings: list[str] = []
-
-    def warn(self, text: str) -> None:
-        self.warnings.append(text)
-
-
 def test_a_batch_gets_a_page_for_each_run_and_one_that_lists_them(batch: Path) -> None:
-    logs, observer = batch / "multiturn_logs", Noting()
-    result = run_report(ReportOptions(batch), observer)
+    logs, heard = batch / "multiturn_logs", list[Event]()
+    result = run_report(ReportOptions(batch), heard.append)
     pages = [logs / f"report_{name}_tilelang_cpu.html" for name in ("36_RMSNorm_", "23_Softmax", "40_LayerNorm")]
     assert result.summary() == {"report": str(logs / "report.html"), "runs": [str(path) for path in pages]}
     assert all(Page(path.read_text()).elements <= ELEMENTS for path in pages)
-    (warning,) = observer.warnings
-    assert UNREAD in warning
+    (warning,) = heard
+    assert isinstance(warning, Warned) and UNREAD in warning.text
     page = Page((logs / "report.html").read_text())
     assert page.elements <= ELEMENTS
     assert page.values("href") == [path.name for path in pages]

@@ -1,26 +1,20 @@
-"""`tune` as Python calls it: values of parameters, budgets, what an observer sees, what is raised."""
+"""`tune` as Python calls it: values of parameters, budgets, which events are told, what is raised."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from kernelwright import SearchObserver, tune
+from kernelwright import tune
 from kernelwright.api.options.tune import TRIALS, TuneOptions
 from kernelwright.api.tune import parse_params
 from kernelwright.core import (
-    Budget,
-    Config,
     DeviceLimits,
-    Evaluation,
     MatrixProduct,
     OptionError,
-    SearchSpace,
     SpaceError,
 )
-from kernelwright.tuners.discovery import FoundSpace
-from kernelwright.tuners.search import Progress
+from kernelwright.core.events import Event, FinalsStarted, Finished, SearchStarted, Step, TrialDone
 
 from ..cli.made_up import MadeUp, install
 from ..cli.tuning import workplace
@@ -35,36 +29,16 @@ def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MadeUp:
     return install(MadeUp(), monkeypatch)
 
 
-class Watching(SearchObserver):
-    """Writes down what it sees."""
-
-    def __init__(self) -> None:
-        self.seen: list[str] = []
-
-    def search_started(
-        self, name: str, found: FoundSpace, space: SearchSpace, rules: Sequence[str], budget: Budget
-    ) -> None:
-        self.seen.append(f"started {name} {found.origin}")
-
-    def trial(self, evaluation: Evaluation, progress: Progress) -> None:
-        self.seen.append(f"trial {progress.trials}")
-
-    def finals(self, configs: Sequence[Config]) -> None:
-        self.seen.append("finals")
-
-    def close(self) -> None:
-        self.seen.append("closed")
-
-
-def test_a_search_returns_what_it_found_and_its_observer_saw_it(
-    made_up: MadeUp, capsys: pytest.CaptureFixture[str]
-) -> None:
-    observer = Watching()
-    result = tune("1_999.py", params={"BLOCK": [4, 32]}, tuner="grid", observer=observer, **SCALE)
+def test_a_search_returns_what_it_found_and_tells_of_it(made_up: MadeUp, capsys: pytest.CaptureFixture[str]) -> None:
+    heard: list[Event] = []
+    result = tune("1_999.py", params={"BLOCK": [4, 32]}, tuner="grid", on_event=heard.append, **SCALE)
     assert result.found.best is not None and result.found.best.config == {"BLOCK": 32}
     assert result.faster and result.kernel_path is not None and result.kernel_path.exists()
     assert result.summary()["space"] == {"origin": "given", "size": 2, "pruned": 0}
-    assert observer.seen == ["started 1_999.py given", "trial 1", "trial 2", "finals", "closed"]
+    told = [event for event in heard if not isinstance(event, Step)]
+    assert [type(event) for event in told] == [SearchStarted, TrialDone, TrialDone, FinalsStarted, Finished]
+    assert isinstance(told[0], SearchStarted) and (told[0].name, told[0].origin) == ("1_999.py", "given")
+    assert [event.number for event in told if isinstance(event, TrialDone)] == [1, 2]
     assert capsys.readouterr() == ("", "")
 
 
@@ -95,15 +69,17 @@ def test_the_kernels_own_config_is_tried_whatever_is_known_of_the_device(
     assert {one.config["THREADS"] for one in result.found.evaluations} == {512, 2048}
 
 
-def test_an_observer_is_closed_when_the_search_is_interrupted(made_up: MadeUp) -> None:
-    class Interrupting(Watching):
-        def trial(self, evaluation: Evaluation, progress: Progress) -> None:
+def test_the_end_of_a_search_is_told_also_when_it_is_interrupted(made_up: MadeUp) -> None:
+    heard: list[Event] = []
+
+    def interrupt(event: Event) -> None:
+        heard.append(event)
+        if isinstance(event, TrialDone):
             raise KeyboardInterrupt
 
-    observer = Interrupting()
     with pytest.raises(KeyboardInterrupt):
-        tune("1_999.py", tuner="grid", observer=observer, **SCALE)
-    assert observer.seen[-1] == "closed"
+        tune("1_999.py", tuner="grid", on_event=interrupt, **SCALE)
+    assert heard[-1] == Finished()
 
 
 def test_mistakes_are_raised_in_the_words_of_python(made_up: MadeUp) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from kernelwright.agent.stopping import StoppingCriteria
 from kernelwright.cli.optimize_progress import RunLines
 from kernelwright.cli.render import Display
+from kernelwright.core.events import RulesSkipped, RunStarted
 from kernelwright.core.turn_record import SkippedRule
 
 RULES = [
@@ -22,6 +22,7 @@ def test_a_rule_that_failed_is_shown_and_why_others_do_not_fit_with_verbose(
     capsys: pytest.CaptureFixture[str], verbose: bool, expected: str
 ) -> None:
     lines = RunLines(Display(verbose=verbose))
-    lines.criteria = StoppingCriteria()
-    lines.rules_skipped("1.0", RULES)
+    lines.emit(RunStarted("level1/1_1", "triton", "tiny", "cpu", 1.5, "the reference", 1, 1, by_model=False))
+    capsys.readouterr()
+    lines.emit(RulesSkipped("1.0", tuple(RULES)))
     assert capsys.readouterr().out == expected

@@ -5,9 +5,11 @@ from __future__ import annotations
 from io import StringIO
 
 import pytest
+from kernelwright.api.tuned import count, ruled_out
 from kernelwright.cli.render import Display
 from kernelwright.cli.tune_progress import SearchDisplay, SearchLines, SearchTable
 from kernelwright.core import Budget, Config, SearchSpace
+from kernelwright.core.events import FinalsStarted, Finished, SearchStarted
 from kernelwright.tuners.discovery import FoundSpace
 from kernelwright.tuners.search import Progress
 from rich.console import Console
@@ -19,12 +21,16 @@ PRUNED = SearchSpace(SPACE.parameters, ["A < 4"])
 KERNEL = kernel(1.0, A=1)
 
 
+def started(whole: SearchSpace, left: SearchSpace, rules: tuple[str, ...], budget: Budget) -> SearchStarted:
+    return SearchStarted("1_1", "given", left, count(left), ruled_out(FoundSpace(whole, "given"), left), rules, budget)
+
+
 def watched(terminal: bool, budget: Budget, quiet: bool = False, recalled: int = 0, space: SearchSpace = PRUNED) -> str:
     """What is shown of three trials and the finals."""
     shown, text = Display(quiet=quiet), StringIO()
-    observer = SearchDisplay(shown) if quiet else SearchTable(shown) if terminal else SearchLines(shown)
-    observer.console = Console(file=text, force_terminal=terminal, width=160, color_system=None)
-    observer.search_started("1_1", FoundSpace(SPACE, "given"), space, ["A < 4"], budget)
+    screen = SearchDisplay(shown) if quiet else SearchTable(shown) if terminal else SearchLines(shown)
+    screen.console = Console(file=text, force_terminal=terminal, width=160, color_system=None)
+    screen.emit(started(SPACE, space, ("A < 4",), budget))
     progress = Progress(recalled=recalled)
     trials = [
         evaluation(KERNEL, Config({"A": 1}), 2.0),
@@ -34,9 +40,9 @@ def watched(terminal: bool, budget: Budget, quiet: bool = False, recalled: int =
     for trial in trials:
         progress.add(trial)
         progress.seconds += 1.0
-        observer.trial(trial, progress)
-    observer.finals([Config(), Config({"A": 1})])
-    observer.close()
+        screen.emit(progress.event(trial))
+    screen.emit(FinalsStarted((Config(), Config({"A": 1}))))
+    screen.emit(Finished())
     return text.getvalue()
 
 
@@ -92,9 +98,9 @@ def test_what_is_too_large_to_count() -> None:
     """Nothing is ruled out, or nobody knows how much."""
     large = SearchSpace.of({name: list(range(200)) for name in "ABCD"})
     less = SearchSpace(large.parameters, ["A < 100"])
-    for space, ruled_out in ((large, "0"), (less, "some")):
+    for space, left_out in ((large, "0"), (less, "some")):
         screen, text = SearchLines(Display()), StringIO()
         screen.console = Console(file=text, width=160)
-        screen.search_started("1_1", FoundSpace(large, "given"), space, [], Budget())
-        wanted = f"tuning 1_1: some of {200**4} configs (given space), {ruled_out} ruled out by the device\n"
+        screen.emit(started(large, space, (), Budget()))
+        wanted = f"tuning 1_1: some of {200**4} configs (given space), {left_out} ruled out by the device\n"
         assert text.getvalue() == wanted

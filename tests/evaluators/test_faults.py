@@ -19,7 +19,6 @@ from pathlib import Path
 import pytest
 from kernelwright.core import (
     Budget,
-    Config,
     DeviceError,
     Evaluation,
     Journal,
@@ -30,11 +29,12 @@ from kernelwright.core import (
     Trial,
     read_journal,
 )
+from kernelwright.core.events import Emit, Event, TrialDone, ignore
 from kernelwright.core.journal import of
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.settings import Limits
 from kernelwright.tuners.grid import Grid
-from kernelwright.tuners.search import Found, Progress, Search
+from kernelwright.tuners.search import Found, Search
 
 from ..conftest import FAST, Unguarded, torch_kernel
 
@@ -139,18 +139,11 @@ def interleaved(faults: Sequence[str]) -> list[str]:
     return names
 
 
-class Quiet:
-    def trial(self, evaluation: Evaluation, progress: Progress) -> None: ...
-    def finals(self, configs: Sequence[Config]) -> None: ...
-
-
-def search(
-    evaluator: LocalEvaluator, problem: Problem, path: Path, names: Sequence[str], observer: Quiet | None = None
-) -> Found:
+def search(evaluator: LocalEvaluator, problem: Problem, path: Path, names: Sequence[str], emit: Emit = ignore) -> Found:
     """A search through all of these, in order, as the command line runs it."""
     space = SearchSpace.of({"FAULT": list(names)})
     with Journal(path) as journal:
-        return Search(problem, KERNEL, space, Grid(space), evaluator, journal, Budget(), observer or Quiet()).run()
+        return Search(problem, KERNEL, space, Grid(space), evaluator, journal, Budget(), emit).run()
 
 
 def searched(path: Path) -> dict[str, Evaluation]:
@@ -303,14 +296,16 @@ def test_a_kernel_that_fills_the_disk_leaves_room_for_the_next(
     assert statuses["fills the disk when timed"] is Status.OK, found["fills the disk when timed"].message
 
 
-class DiskFills(Quiet):
+class DiskFills:
     """After the second trial no file of this process can grow by a whole one more: Linux refuses the write half-way."""
 
     def __init__(self, journal: Path) -> None:
         self._journal = journal
 
-    def trial(self, evaluation: Evaluation, progress: Progress) -> None:
-        if progress.trials < 2:  # before, the journal is shorter than the kernel's file
+    def __call__(self, event: Event) -> None:
+        if (
+            not isinstance(event, TrialDone) or event.number < 2
+        ):  # before, the journal is shorter than the kernel's file
             return
         _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (self._journal.stat().st_size + 100, most))

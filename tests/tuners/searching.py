@@ -19,9 +19,10 @@ from kernelwright.core import (
     Tuner,
     read_journal,
 )
+from kernelwright.core.events import Event, FinalsStarted, TrialDone
 from kernelwright.core.journal import of
 from kernelwright.tuners.grid import Grid
-from kernelwright.tuners.search import Found, Progress, Search
+from kernelwright.tuners.search import Found, Search
 
 from ..fakes import PROBLEM, PROFILE, evaluation, kernel
 
@@ -101,11 +102,11 @@ class Watcher:
         self.trials: list[tuple[int, int]] = []
         self.finalists: list[Config] = []
 
-    def trial(self, evaluation: Evaluation, progress: Progress) -> None:
-        self.trials.append((int(evaluation.config["A"]), progress.trials))
-
-    def finals(self, configs: Sequence[Config]) -> None:
-        self.finalists = list(configs)
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, TrialDone):
+            self.trials.append((int(event.evaluation.config["A"]), event.number))
+        if isinstance(event, FinalsStarted):
+            self.finalists = list(event.configs)
 
 
 class Clock:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from ...core import Config, Evaluator, KernelwrightError, SearchSpace, Trial
+from ...core.events import CancelToken, Emit, Event, PartStarted, TrialDone
 from .. import catalogue
 from ..search import SEARCHED, Search
 from .analytic import analytic_choice, first_configs, space_for
@@ -17,31 +18,30 @@ from .outcome import first_message, largest_error, result_of, times_of
 from .result import CHECKED, ShapeResult
 from .shapes import Shape
 from .task import Task
-from .watching import Observer, Trials
 
 
 class ShapeSearch:
     """Tunes single shapes; what it measures goes into the ledger's journals.
 
-    `resume` goes on from these. Setting `stop` ends searches in other threads, which then raise `Stopped`.
+    `resume` goes on from these. `cancel` ends searches in other threads.
     """
 
     def __init__(
         self,
         task: Task,
         ledger: Ledger,
-        observer: Observer,
-        stop: threading.Event,
+        emit: Emit,
+        cancel: CancelToken,
         resume: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.task, self.observer = task, observer
-        self._ledger, self._stop, self._resume, self._clock = ledger, stop, resume, clock
+        self.task, self.emit = task, emit
+        self._ledger, self._cancel, self._resume, self._clock = ledger, cancel, resume, clock
 
     def tune(self, evaluator: Evaluator, shape: Shape) -> ShapeResult:
         """Return the result of a shape; one that cannot be tuned has an error."""
         began = self._clock()
-        self.observer.shape_started(shape)
+        self.emit(PartStarted(str(shape)))
         try:
             found = self._searched(evaluator, shape) if self.task.timed else self._checked(evaluator, shape)
         except KernelwrightError as error:
@@ -75,11 +75,17 @@ class ShapeSearch:
         first = first_configs(space, task.limits, task.product(shape))
         tuner = catalogue.create(task.tuner, space, task.seed, self._ledger.warm(shape), first, profile)
         with self._ledger.journal(shape, self._resume) as journal:
-            observer = Trials(self.observer, shape, self._stop)
-            budget, patience = task.budget, task.patience
-            search = Search(problem, kernel, space, tuner, evaluator, journal, budget, observer, patience, self._clock)
+            search = Search(
+                problem, kernel, space, tuner, evaluator, journal, task.budget, partial(self._tell, shape),
+                task.patience, self._clock, cancel=self._cancel,
+            )  # fmt: skip
             found = search.run()
         return self._beside_the_library(evaluator, result_of(shape, found, analytic))
+
+    def _tell(self, shape: Shape, event: Event) -> None:
+        """Pass a trial on, with the shape that it is of; several shapes are searched at once."""
+        if isinstance(event, TrialDone):
+            self.emit(replace(event, origin=str(shape)))
 
     def _beside_the_library(self, evaluator: Evaluator, result: ShapeResult) -> ShapeResult:
         """Return a result with cuBLAS's time, where there is one."""

@@ -7,33 +7,33 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from ...core import Evaluator
-from .watching import Stopped
+from ...core.events import CancelToken, RunCancelledError
 
 T = TypeVar("T")
 
 
 def share(
-    items: Sequence[T], evaluators: Sequence[Evaluator], work: Callable[[Evaluator, T], None], stop: threading.Event
+    items: Sequence[T], evaluators: Sequence[Evaluator], work: Callable[[Evaluator, T], None], cancel: CancelToken
 ) -> None:
     """Call `work` for every item, in the caller's thread where there is one evaluator, else in a thread for each.
 
-    An exception, also an interruption of the caller, sets `stop`, and is raised when the others have ended or noticed.
+    An exception, also an interruption of the caller, cancels, and is raised when the others have ended or noticed.
     """
     left, lock, failures = iter(items), threading.Lock(), list[BaseException]()
 
     def run(evaluator: Evaluator) -> None:
         try:
-            while not stop.is_set():
+            while not cancel.cancelled:
                 with lock:
                     item = next(left, None)
                 if item is None:
                     return
                 work(evaluator, item)
-        except Stopped:
+        except RunCancelledError:
             return
         except BaseException as error:
             failures.append(error)
-            stop.set()
+            cancel.cancel()
 
     if len(evaluators) == 1:
         run(evaluators[0])
@@ -45,7 +45,7 @@ def share(
             for thread in threads:
                 thread.join()
         except BaseException:
-            stop.set()
+            cancel.cancel()
             raise
     if failures:
         raise failures[0]

@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ...core import Config, Evaluator
+from ...core.events import CancelToken, Emit, Note, PartDone
 from .ledger import Ledger
 from .result import ShapeResult
 from .shape_search import ShapeSearch
 from .shapes import Shape
 from .sharing import share
 from .task import Task
-from .watching import Observer
 
 SAMPLE = 3
 """Shapes that are tuned first, to say what tuning gains."""
@@ -34,14 +34,14 @@ class Sweep:
         task: Task,
         evaluators: Sequence[Evaluator],
         folder: Path,
-        observer: Observer,
+        emit: Emit,
         resume: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.task, self.observer = task, observer
+        self.task, self.emit = task, emit
         self._evaluators, self._resume = evaluators, resume
-        self._ledger, self._stop = Ledger(folder, task.key), threading.Event()
-        self._search = ShapeSearch(task, self._ledger, observer, self._stop, resume, clock)
+        self._ledger, self._cancel = Ledger(folder, task.key), CancelToken()
+        self._search = ShapeSearch(task, self._ledger, emit, self._cancel, resume, clock)
         self._lock = threading.Lock()
         self._spent: list[float] = []
 
@@ -70,7 +70,7 @@ class Sweep:
         def measure(evaluator: Evaluator, result: ShapeResult) -> None:
             self._ledger.add(self._search.measure(evaluator, result, configs))
 
-        share(tuned, self._evaluators, measure, self._stop)
+        share(tuned, self._evaluators, measure, self._cancel)
         return self.results
 
     def _tune(self, shapes: Sequence[Shape], total: int) -> None:
@@ -81,18 +81,19 @@ class Sweep:
                 self._spent.append(result.seconds)
                 mean = sum(self._spent) / len(self._spent)
             left = mean * (total - done) / len(self._evaluators)
-            self.observer.shape_ended(result, done, total, left)
+            self.emit(PartDone(result, done, total, left))
 
-        share(shapes, self._evaluators, tune, self._stop)
+        share(shapes, self._evaluators, tune, self._cancel)
 
     def _say_gain(self, sample: Sequence[ShapeResult]) -> None:
         gains = [result.gain for result in sample if result.gain]
         if gains:
             mean = math.exp(sum(map(math.log, gains)) / len(gains))
-            self.observer.note(
+            said = (
                 f"on a sample of {len(gains)} shapes the best config is {mean:.2f} times as fast as the analytic "
                 f"choice ({min(gains):.2f} to {max(gains):.2f}): about that is what tuning the others can gain"
             )
+            self.emit(Note(said))
 
 
 def order(shapes: Sequence[Shape]) -> list[Shape]:

@@ -29,6 +29,7 @@ from kernelwright.core import (
     TorchProblem,
     WorkedExample,
 )
+from kernelwright.core.events import Event, ProposalFailed, ToolUsed
 
 from ...fakes import PROFILE, evaluation
 from ...openai_server import KEY, OpenAIServer, Text, Tools
@@ -136,17 +137,17 @@ class Told:
 
 
 class Heard:
-    """An observer that records the messages for a person."""
+    """What a person is told."""
 
     def __init__(self) -> None:
         self.failures: list[str] = []
         self.calls: list[ToolCall] = []
 
-    def failed(self, lane: str, error: str) -> None:
-        self.failures.append(error)
-
-    def tool(self, lane: str, call: ToolCall) -> None:
-        self.calls.append(call)
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, ProposalFailed):
+            self.failures.append(event.error)
+        if isinstance(event, ToolUsed):
+            self.calls.append(event.call)
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         return lambda *_: None

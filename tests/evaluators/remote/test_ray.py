@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,20 +13,20 @@ from kernelwright.core import (
     Budget,
     Config,
     DeviceError,
-    Evaluation,
     Journal,
     Kernel,
     ProblemError,
     TorchProblem,
     Trial,
 )
+from kernelwright.core.events import Event, TrialDone
 from kernelwright.evaluators.remote.evaluator import RemoteEvaluator
 from kernelwright.evaluators.remote.ray_cluster import RayCluster, check_versions
 from kernelwright.evaluators.remote.ray_connection import connect
 from kernelwright.evaluators.remote.worker_host import versions
 from kernelwright.evaluators.settings import Sampling, SearchSettings
 from kernelwright.tuners import catalogue
-from kernelwright.tuners.search import FINAL, SEARCHED, Progress, Search
+from kernelwright.tuners.search import FINAL, SEARCHED, Search
 
 from ...conftest import FAST, SCALE_PROBLEM
 from ...surroundings import WARM_SERVER
@@ -71,15 +71,12 @@ class _Killer:
         self._cluster = cluster
         self.killed: list[str] = []
 
-    def trial(self, evaluation: Evaluation, progress: Progress) -> None:
-        if progress.trials != 2:
+    def __call__(self, event: Event) -> None:
+        if not isinstance(event, TrialDone) or event.number != 2:
             return
         self.killed = [slot.place.node for slot in self._cluster._slots if slot.busy][:1]
         (node,) = [node for node in self._nodes.list_all_nodes() if node.node_id in self.killed]
         self._nodes.remove_node(node, allow_graceful=False)
-
-    def finals(self, configs: Sequence[Config]) -> None:
-        pass
 
 
 def await_workers(cluster: RayCluster, count: int) -> None:

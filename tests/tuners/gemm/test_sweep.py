@@ -27,6 +27,7 @@ from kernelwright.core import (
     TorchProblem,
     Value,
 )
+from kernelwright.core.events import Event, Note, PartDone, TrialDone
 from kernelwright.corpus import find_kernel, find_problem
 from kernelwright.tuners.gemm.device import H200_LIMITS
 from kernelwright.tuners.gemm.ledger import ALIKE
@@ -34,7 +35,6 @@ from kernelwright.tuners.gemm.result import CHECKED, MEASURED, ShapeResult
 from kernelwright.tuners.gemm.shapes import Shape
 from kernelwright.tuners.gemm.sweep import Sweep, order
 from kernelwright.tuners.gemm.task import Task
-from kernelwright.tuners.search import Progress
 
 PROBLEM = find_problem("gemm/gemm").read()
 KERNEL = find_kernel("gemm/gemm", "triton").read()
@@ -101,16 +101,14 @@ class Log:
         self.ended: list[ShapeResult] = []
         self.trials = 0
 
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-    def shape_started(self, shape: Shape) -> None: ...
-
-    def shape_trial(self, shape: Shape, progress: Progress) -> None:
-        self.trials += 1
-
-    def shape_ended(self, result: ShapeResult, done: int, total: int, left_s: float) -> None:
-        self.ended.append(result)
+    def __call__(self, event: Event) -> None:
+        match event:
+            case Note():
+                self.notes.append(event.text)
+            case TrialDone():
+                self.trials += 1
+            case PartDone(result=ShapeResult() as result):
+                self.ended.append(result)
 
 
 def at(shape: Shape) -> TorchProblem:

@@ -1,4 +1,4 @@
-"""What happens in `api` as steps."""
+"""The events of a job as steps."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import io
 from typing import Any, BinaryIO, cast
 
 from kernelwright.core import Budget, Config
+from kernelwright.core.events import FinalsStarted, SearchStarted, Warned, progress, working
 from kernelwright.mcp_server import messages
 from kernelwright.mcp_server.messages import Step, Wire
-from kernelwright.mcp_server.observers import OptimizeSteps, StepObserver, TuneSteps
-from kernelwright.tuners.discovery import FoundSpace
+from kernelwright.mcp_server.steps import Steps
 from kernelwright.tuners.search import Progress
 
 from ..agent.made_up import listed, run
@@ -31,13 +31,14 @@ def wire() -> tuple[Sent, Wire]:
 
 def test_steps_of_a_list() -> None:
     sent, line = wire()
-    observer = StepObserver(line)
-    observer.warn("careful")
-    with observer.progress("measuring", 2) as advance:
+    emit = Steps(line).emit
+    emit(Warned("careful"))
+    with working(emit, "looking"), progress(emit, "measuring", 2) as advance:
         advance("one")
         advance("two")
     assert [(step.done, step.total, step.text) for step in sent.steps()] == [
         (0, None, "warning: careful"),
+        (0, None, "looking"),
         (0, 2, "measuring"),
         (1, 2, "measuring 1/2: one"),
         (2, 2, "measuring 2/2: two"),
@@ -46,11 +47,11 @@ def test_steps_of_a_list() -> None:
 
 def test_steps_of_a_search() -> None:
     sent, line = wire()
-    observer, progress, trial = TuneSteps(line), Progress(), timed(OTHER, 2.0)
-    observer.search_started("k.py", FoundSpace(SPACE, "given"), SPACE, (), Budget(trials=5))
-    progress.add(trial)
-    observer.trial(trial, progress)
-    observer.finals([Config(), OTHER])
+    emit, found, trial = Steps(line).emit, Progress(), timed(OTHER, 2.0)
+    emit(SearchStarted("k.py", "given", SPACE, 2, 0, (), Budget(trials=5)))
+    found.add(trial)
+    emit(found.event(trial))
+    emit(FinalsStarted((Config(), OTHER)))
     assert [(step.done, step.total, step.text) for step in sent.steps()] == [
         (0, 3, "tuning: 2 configs, at most 2 trials"),
         (1, 3, "trial 1: ok, 2 ms; best 2 ms"),
@@ -60,7 +61,7 @@ def test_steps_of_a_search() -> None:
 
 def test_steps_of_a_run(tmp_path: Any) -> None:
     sent, line = wire()
-    run(tmp_path, kernel(20.0), listed(kernel(8.0), kernel("wrong_value")), observer=cast(Any, OptimizeSteps(line)))
+    run(tmp_path, kernel(20.0), listed(kernel(8.0), kernel("wrong_value")), emit=Steps(line).emit)
     texts = [step.text for step in sent.steps()]
     assert "start: ok, 20 ms; the roofline's floor is 0.1 ms" in texts
     assert "turn 1: step-1.0 (compute): the fastest so far, 1.250x [1.250, 1.250] against the reference" in texts
