@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import events
     from .api.attention import ScheduleOptimizer, tune_attention
-    from .api.functions import (
+    from .api.options.attention import AttentionConfig
+    from .core.errors import KernelwrightError
+    from .frontends.functions import (
         add_example,
         batch,
         check,
@@ -32,8 +34,6 @@ if TYPE_CHECKING:
         tune_mlir,
         verify_corpus,
     )
-    from .api.options.attention import AttentionConfig
-    from .core.errors import KernelwrightError
 
 __version__ = "0.1.0"
 
@@ -43,7 +43,7 @@ _ELSEWHERE = {
     "ScheduleOptimizer": "api.attention",
     "tune_attention": "api.attention",
 }
-"""Homes of what is not one of `api.functions`."""
+"""Homes of what is not one of `frontends.functions`."""
 __all__ = [
     "AttentionConfig",
     "KernelwrightError",
@@ -77,13 +77,16 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
+    if name not in __all__:
+        command = None if name.startswith("_") else import_module(".runtime.command", __name__).find_command(name)
+        if command is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return import_module(".frontends.functions", __name__).function_of(command)
     if name == "events":
         return import_module(".events", __name__)
-    return getattr(import_module(f".{_ELSEWHERE.get(name, 'api.functions')}", __name__), name)
+    return getattr(import_module(f".{_ELSEWHERE.get(name, 'frontends.functions')}", __name__), name)
 
 
 def __dir__() -> list[str]:

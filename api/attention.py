@@ -26,6 +26,7 @@ from ..corpus.attention import KERNEL, PROBLEM
 from ..corpus.kernels import KernelFile
 from ..corpus.problems import find_problem
 from ..evaluators.loop_simulator import Loop
+from ..evaluators.settings import Limits, Settings
 from ..evaluators.simulated import SimulatedEvaluator, simulated_ms
 from ..tuners import catalogue
 from ..tuners.schedule.attention import BY_HAND, CLOCKS, AttentionShape, Rates, attention_graph
@@ -40,10 +41,11 @@ from ..tuners.schedule.space import ScheduleSpace
 from ..tuners.search import Found, Search
 from .attention_result import ScheduleResult
 from .devices import CPU, choose_device
-from .evaluators import at_workloads, search_evaluator
+from .evaluators import STRICT, at_workloads, search_evaluator
 from .fitting import MOST, fit_rates, read_rates, write_rates
 from .jobs import Job
 from .options.attention import OWN_TUNERS, AttentionConfig
+from .options.trust import settings_of
 from .run_journal import same_run
 from .simulation import loop_in
 
@@ -235,8 +237,9 @@ def _evaluator(optimizer: ScheduleOptimizer, config: AttentionConfig, device: st
         yield SimulatedEvaluator(optimizer.loop)
         return
     adaptive = config.tuner in OWN_TUNERS or catalogue.adaptive(config.tuner)
+    settings = settings_of(STRICT, Settings(limits=Limits(compile_s=COMPILE_S)))
     with contextlib.ExitStack() as stack:
-        yield at_workloads(partial(search_evaluator, [device], None, adaptive, COMPILE_S), stack)
+        yield at_workloads(partial(search_evaluator, [device], None, adaptive, settings), stack)
 
 
 def tune_attention(config: AttentionConfig) -> tuple[dict[str, int], float]:

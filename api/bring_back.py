@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..core import Config, Evaluation, Kernel, KernelError, PythonKernel
@@ -10,11 +11,28 @@ from ..core.events import Emit, Note
 from .jobs import Job
 from .options.groups import ReturnOptions
 
+
+@dataclass(frozen=True)
+class WayBack:
+    """What becomes of a result in the user's own package."""
+
+    patch: Path | None = None
+    """The file of a change for 'git apply'."""
+    triton_cache: bool = False
+    """Whether tuned configs are entered into Triton's cache on disk."""
+
+    @classmethod
+    def of(cls, options: ReturnOptions, job: Job) -> WayBack | None:
+        """Return what the options ask for; None where the kernel is no function, or nothing is asked for."""
+        way = cls(options.patch, options.triton_cache)
+        return way if job.function is not None and way != cls() else None
+
+
 NOTHING = "nothing became faster, so there is nothing to bring back"
 
 
 def bring_back(
-    options: ReturnOptions,
+    way: WayBack,
     job: Job,
     kernel: Kernel,
     best: Evaluation,
@@ -22,7 +40,7 @@ def bring_back(
     tried: Sequence[Evaluation],
     emit: Emit,
 ) -> Path | None:
-    """Write what the options ask for; return the patch.
+    """Bring a result back; return the patch.
 
     `best` has the config of the winner, `kernel` is bound to it, and `tried` are all evaluations of its code. `configs`
     are what an autotuner should choose from (`patches.worthwhile`): where the winner is the function as it was, it may
@@ -38,11 +56,11 @@ def bring_back(
         emit(Note(NOTHING))
         return None
     files: dict[Path, str] = {}
-    if options.patch is not None:
-        files = write_patch(options.patch, function, kernel, [*configs, *untried(own, [best, *tried])])
+    if way.patch is not None:
+        files = write_patch(way.patch, function, kernel, [*configs, *untried(own, [best, *tried])])
         if not files:
             emit(Note("the result differs from the function's files in nothing; the patch is empty"))
-    if options.triton_cache:
+    if way.triton_cache:
         if not same_but_config(job.kernel, kernel):
             raise KernelError(
                 f"the result changes code of {function.target}, which must not run unread to reach Triton's cache; "
@@ -50,7 +68,7 @@ def bring_back(
             )
         entered = enter_timings(function, job.problem, [best, *tried], files)
         emit(Note(f"entered into Triton's cache: {', '.join(map(str, entered))}"))
-    return options.patch
+    return way.patch
 
 
 def same_but_config(one: Kernel, bound: Kernel) -> bool:

@@ -14,7 +14,7 @@ from ..evaluators.multi_device import MultiDeviceEvaluator
 from ..evaluators.pipeline.processes import cores
 from ..evaluators.remote.evaluator import RemoteEvaluator
 from ..evaluators.remote.machines import Remote
-from ..evaluators.settings import Limits, Sampling, SearchSettings, Settings
+from ..evaluators.settings import Sampling, SearchSettings, Settings
 from ..evaluators.several_workloads import JudgingSeveral, SearchingSeveral, SeveralWorkloads
 from ..evaluators.waiting import WorkingClock
 from .devices import CPU, multiprocessors
@@ -73,8 +73,7 @@ def search_evaluator(
     devices: list[str],
     compilers: int | None,
     adaptive: bool,
-    compile_s: float,
-    trust: TrustOptions = STRICT,
+    settings: Settings,
     remote: Remote | None = None,
     sampling: Sampling | None = None,
     clock: WorkingClock | None = None,
@@ -84,12 +83,11 @@ def search_evaluator(
     On a GPU, where the next choice depends on what is known, fewer configs are under way at once. `sampling` says when
     the timing of a trial is precise enough.
     """
-    limits = Limits(compile_s=compile_s)
     if remote is not None:
-        return remote.search_evaluator(compilers, adaptive, settings_of(trust, Settings(limits=limits)))
+        return remote.search_evaluator(compilers, adaptive, settings)
     search = _search_settings(devices, compilers, adaptive)
-    settings = Settings(limits=limits, search=replace(search, sampling=sampling or search.sampling))
-    members = [local_evaluator(device, trust, settings, clock) for device in devices]
+    settings = replace(settings, search=replace(search, sampling=sampling or search.sampling))
+    members = [LocalEvaluator(device, settings, memory=cache_folder(), clock=clock) for device in devices]
     return members[0] if len(members) == 1 else MultiDeviceEvaluator(members)
 
 

@@ -13,7 +13,7 @@ from ..core import Config, Evaluation, KernelwrightError, OptionError
 from ..core.events import Emit, Note, PartDone, Warned, working
 from ..core.files import write_whole
 from ..evaluators.local import LocalEvaluator
-from ..evaluators.settings import Sampling, SearchSettings
+from ..evaluators.settings import Limits, Sampling, SearchSettings, Settings
 from ..tuners import catalogue
 from ..tuners.gemm.cover import cover
 from ..tuners.gemm.device import H200_LIMITS, Device
@@ -34,6 +34,7 @@ from .evaluators import Searcher, search_evaluator
 from .gemm_result import GemmResult, geomean
 from .gemm_task import sizes_of, task_of
 from .options.gemm import GemmOptions
+from .options.trust import settings_of
 from .triton_cache import enter_products
 
 WINNERS = 12
@@ -102,7 +103,8 @@ def evaluator_of(options: GemmOptions, device: str) -> Searcher:
         most = max(usual.max_samples, options.num_iters)
         sampling = replace(usual, min_samples=options.num_iters, max_samples=most)
     adaptive = catalogue.adaptive(options.tuner)
-    found = search_evaluator([device], options.compilers, adaptive, options.compile_limit, options, None, sampling)
+    settings = settings_of(options, Settings(limits=Limits(compile_s=options.compile_limit)))
+    found = search_evaluator([device], options.compilers, adaptive, settings, None, sampling)
     if options.benchmark and isinstance(found, LocalEvaluator):
         found.processes.keep(2)  # cuBLAS may be another problem's reference
     return found

@@ -66,6 +66,12 @@ class Job:
         return self.kernel.backend
 
     @property
+    def in_words(self) -> str:
+        """'level1/1_19 at tiny, 1_19.py (triton), on cuda', for a plan that is shown."""
+        of = f"{self.problem.id} at {self.problem.workload}"
+        return f"{of}, {self.reference} ({self.backend}), on {self.where or self.device}"
+
+    @property
     def graph(self) -> bool:
         """Whether it is timed as a captured CUDA graph."""
         return isinstance(self.trust, TimingOptions) and self.trust.graph

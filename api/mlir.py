@@ -7,7 +7,6 @@ import itertools
 import re
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,8 +16,6 @@ from ..core import (
     Evaluation,
     Journal,
     MlirKernel,
-    MlirProblem,
-    RunRecord,
     Target,
     Trial,
     set_aside,
@@ -37,7 +34,7 @@ from ..tuners.mlir.template import kernel_of
 from ..tuners.search import Found, Search
 from .devices import CPU, CUDA, choose_device, cuda_devices, device_label
 from .mlir_files import RunFolder
-from .mlir_result import MlirResult
+from .mlir_result import MlirResult, Scheduling, Transformed
 from .mlir_wishes import Wishes
 from .options.mlir import MlirOptions
 from .run_journal import require_same
@@ -50,37 +47,6 @@ TRANSFORMING = "Transforming"
 """The step in which the module is read, and a space is made for each operation."""
 JOINT = "joint"
 """Origin of trials of whole functions in the journal."""
-
-
-@dataclass(frozen=True)
-class Scheduling:
-    """What is tuned: the function as a problem, its operations' spaces, and the module as a kernel."""
-
-    problem: MlirProblem
-    schedules: tuple[Schedule, ...]
-    kernel: MlirKernel
-    device: str
-    label: str
-
-    @property
-    def size(self) -> int:
-        """Configs of all operations, which are searched one after another."""
-        return sum(one.space.cardinality for one in self.schedules)
-
-    def record(self, tuner: str, chip: str) -> RunRecord:
-        """The run's identity."""
-        return RunRecord(
-            problem=self.problem.id, reference=self.problem.digest, kernel=self.kernel.digest, device=self.label,
-            backend=f"{self.kernel.backend} {chip}", model=tuner,
-        )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Transformed:
-    """The spaces of a module's operations, and the seconds that making them took."""
-
-    scheduling: Scheduling
-    seconds: float
 
 
 def run_mlir(options: MlirOptions, emit: Emit) -> MlirResult:

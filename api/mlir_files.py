@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..core import Config, Evaluation, MlirKernel, ResultsError, Slot, Value
 from ..core.events import Emit, Event, PartDone, TrialDone
@@ -22,11 +21,8 @@ from ..tuners.mlir.names import config_name, operation_name, path_of
 from ..tuners.mlir.space import Schedule
 from ..tuners.mlir.spec import tuning_spec
 from ..tuners.mlir.template import printed
-from .mlir_result import MlirResult
+from .mlir_result import MlirResult, Scheduling
 from .options.mlir import MlirOptions
-
-if TYPE_CHECKING:
-    from .mlir import Scheduling
 
 LINE = "======================================="
 COLUMNS = ("operation", "configuration", "status", "verification", "runtime_ms", "gflops", "times_default", "message")

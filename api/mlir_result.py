@@ -4,14 +4,43 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..core import Evaluation
+from ..core import Evaluation, MlirKernel, MlirProblem, RunRecord
 from ..core.workload_rows import loses
+from ..tuners.mlir.space import Schedule
 from ..tuners.search import Found
 
-if TYPE_CHECKING:
-    from .mlir import Scheduling
+
+@dataclass(frozen=True)
+class Scheduling:
+    """What is tuned: the function as a problem, its operations' spaces, and the module as a kernel."""
+
+    problem: MlirProblem
+    schedules: tuple[Schedule, ...]
+    kernel: MlirKernel
+    device: str
+    label: str
+
+    @property
+    def size(self) -> int:
+        """Configs of all operations, which are searched one after another."""
+        return sum(one.space.cardinality for one in self.schedules)
+
+    def record(self, tuner: str, chip: str) -> RunRecord:
+        """The run's identity."""
+        return RunRecord(
+            problem=self.problem.id, reference=self.problem.digest, kernel=self.kernel.digest, device=self.label,
+            backend=f"{self.kernel.backend} {chip}", model=tuner,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Transformed:
+    """The spaces of a module's operations, and the seconds that making them took."""
+
+    scheduling: Scheduling
+    seconds: float
 
 
 @dataclass(frozen=True)

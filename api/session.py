@@ -22,7 +22,7 @@ from ..evaluators.local import LocalEvaluator
 from ..evaluators.remote.machines import Remote
 from ..tuners import catalogue
 from .archive import EarlierRuns
-from .bring_back import NOTHING, bring_back, same_but_config
+from .bring_back import NOTHING, WayBack, bring_back, same_but_config
 from .evaluators import Evaluators
 from .first_kernels import first_kernels_of, open_problem
 from .jobs import Job, find_joint_job, require_timed
@@ -163,7 +163,15 @@ class Session:
         ]
         best = outcome.best.model_copy(update={"config": dict(outcome.kernel.config)})
         configs = worthwhile(best, tried, workload_keys(job.function, job.problem))
-        return bring_back(self._options, job, outcome.kernel, best, configs, tried, self._emit)
+        return bring_back(
+            WayBack(self._options.patch, self._options.triton_cache),
+            job,
+            outcome.kernel,
+            best,
+            configs,
+            tried,
+            self._emit,
+        )
 
     def _criteria(self) -> StoppingCriteria:
         options = self._options

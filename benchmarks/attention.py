@@ -31,6 +31,7 @@ from kernelwright.api.devices import device_label
 from kernelwright.api.evaluators import search_evaluator
 from kernelwright.core import Config, Evaluation, Evaluator, Journal, SearchSpace, Trial, set_aside
 from kernelwright.evaluators.pipeline.processes import cores
+from kernelwright.evaluators.settings import Limits, Settings
 from kernelwright.evaluators.simulated import SimulatedEvaluator
 from kernelwright.tuners.grid import Grid
 from kernelwright.tuners.schedule.attention import BY_HAND, REGISTERS, SHARED_BYTES
@@ -231,7 +232,9 @@ def main() -> None:
             device = benchmarks[0].device
             record["device"] = device_label(device)
             # One for all problems. The searches wait for one config each: nearly all cores have something to compile.
-            shared = stack.enter_context(search_evaluator([device], max(1, cores() - 2), True, COMPILE_S))
+            shared = stack.enter_context(
+                search_evaluator([device], max(1, cores() - 2), True, Settings(limits=Limits(compile_s=COMPILE_S)))
+            )
         for benchmark in benchmarks:
             benchmark.run(SimulatedEvaluator(benchmark.optimizer.loop) if options.simulate else shared)
 

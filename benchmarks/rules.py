@@ -27,7 +27,7 @@ from kernelwright.api.jobs import Job, find_job
 from kernelwright.api.options.groups import ProblemOptions
 from kernelwright.core import Budget, Config, Evaluation, Evaluator, Journal, PythonKernel
 from kernelwright.corpus import list_kernels
-from kernelwright.evaluators.settings import Limits
+from kernelwright.evaluators.settings import Settings
 from kernelwright.tuners import catalogue
 from kernelwright.tuners.search import Search
 
@@ -40,7 +40,7 @@ def main() -> None:
     device = choose_device(ProblemOptions(device=options.device))
     rules = [rule for rule in RULES if not options.rules or rule.name in options.rules.split(",")]
     names = options.kernels or [file.problem for file in list_kernels(options.backend)]
-    evaluator = local_evaluator(CPU) if device == CPU else search_evaluator([device], None, True, Limits().compile_s)
+    evaluator = local_evaluator(CPU) if device == CPU else search_evaluator([device], None, True, Settings())
     rows = []
     with contextlib.ExitStack() as stack:
         stack.enter_context(evaluator)

@@ -27,6 +27,7 @@ from kernelwright.api.jobs import Job, find_job
 from kernelwright.api.options.groups import ProblemOptions
 from kernelwright.core import Budget, Config, Journal
 from kernelwright.core.events import Event, TrialDone
+from kernelwright.evaluators.settings import Limits, Settings
 from kernelwright.tuners import catalogue
 from kernelwright.tuners.discovery import space_of
 from kernelwright.tuners.formats import write_csv
@@ -58,7 +59,7 @@ def search(
     with (
         tempfile.TemporaryDirectory() as folder,
         Journal(Path(folder) / "journal.jsonl") as journal,
-        search_evaluator([device], None, adaptive, 60.0) as evaluator,
+        search_evaluator([device], None, adaptive, Settings(limits=Limits(compile_s=60.0))) as evaluator,
     ):
         catalogue.preload(tuner_name)
         profile = evaluator.profile(task.problem)

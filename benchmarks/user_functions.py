@@ -23,8 +23,8 @@ from typing import Any
 import kernelwright
 from command import run_benchmark
 from kernelwright.api.patches import worthwhile
-from kernelwright.api.tuned import TuneResult
 from kernelwright.api.workload_keys import workload_keys
+from kernelwright.commands.tune.kernel import Result
 from kernelwright.core import Config, Evaluation
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -75,7 +75,7 @@ def measured(package: UserPackage, device: str, trials: int, folder: Path) -> di
     return found | {"environment": best.environment}
 
 
-def in_patch(tuned: TuneResult) -> list[Evaluation]:
+def in_patch(tuned: Result) -> list[Evaluation]:
     """Return the evaluations of the configs among which the patched function's autotuner chooses."""
     best = tuned.found.best if tuned.faster else tuned.own_constants
     assert best is not None and tuned.job.function is not None

@@ -11,8 +11,10 @@ from ..api.options.program import CompileOptions
 from .guard import guarded
 from .help_examples import examples_block, with_examples
 from .parameters import RESUMABLE, JsonOption, QuietOption, with_options
+from .registered import CommandGroup
 
 agent_app = typer.Typer(
+    cls=CommandGroup,
     name="agent",
     help=f"The instructions that language models follow.\n\n{examples_block(('agent compile results',))}",
     no_args_is_help=True,

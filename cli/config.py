@@ -13,7 +13,8 @@ from .help_examples import with_examples
 from .parameters import JsonOption
 
 if TYPE_CHECKING:
-    from .configuration import Command, FieldType, Source
+    from .app import Command, FieldType
+    from .configuration import Source
 
 
 @with_examples("config", "config tune kernel", "config optimize --json")
@@ -50,7 +51,7 @@ def rows_of(command: Command) -> list[dict[str, Any]]:
     """What is set for all commands, or every option of one; raises `OptionError` for a command that is not there."""
     from ..core.errors import OptionError
     from ..corpus.names import nearest
-    from .command_tree import commands
+    from .app import commands
     from .configuration import sources
 
     known = commands()
@@ -64,7 +65,7 @@ def rows_of(command: Command) -> list[dict[str, Any]]:
 
 
 def _rows(command: Command, fields: dict[str, FieldType], found: list[Source], every: bool) -> list[dict[str, Any]]:
-    from .configuration import configured
+    from .project_settings import configured
 
     here, rows = configured(command, fields, found), []
     for name, (field, kind) in sorted(fields.items()):

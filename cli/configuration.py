@@ -14,7 +14,7 @@ import stat
 import tomllib
 import typing
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import Field, dataclass, field
+from dataclasses import Field, dataclass
 from pathlib import Path
 from types import UnionType
 from typing import Any, Protocol
@@ -23,6 +23,7 @@ from ..api.options.option import check_range, details_of
 from ..core.errors import OptionError
 from ..core.files import config_folder
 from ..core.text import first_line
+from .app import Command, commands
 
 PREFIX = "KERNELWRIGHT_"
 FILE, PYPROJECT = "kernelwright.toml", "pyproject.toml"
@@ -34,10 +35,6 @@ LONGEST = 80
 """Characters of a value that a message shows."""
 TAKEN = {"KERNELWRIGHT_ARCHIVE"}
 """Variables that mean something else than the option of their name; that option's command makes its own unambiguous."""
-
-Command = tuple[str, ...]
-"""('tune', 'kernel')."""
-FieldType = tuple[Field[Any], Any]
 
 
 @dataclass(frozen=True)
@@ -192,30 +189,6 @@ def tables_in(folder: Path) -> list[Table]:
     return tables
 
 
-@dataclass(frozen=True)
-class Configured:
-    """What is set of a command's options, by name."""
-
-    settings: dict[str, Setting] = field(default_factory=dict)
-    """What counts."""
-    refused: dict[str, Setting] = field(default_factory=dict)
-    """What a project's file sets and may not: another source counts in its place."""
-
-
-def configured(command: Command, fields: Mapping[str, FieldType], found: Sequence[Source]) -> Configured:
-    """What is set of a command's options. Raises `OptionError` for a project's file that cannot be read."""
-    from .trusted_projects import TrustedProjects
-
-    result, trusted = Configured(), TrustedProjects()
-    for name, (option, kind) in fields.items():
-        for setting in filter(None, (source.find(command, name) for source in found)):
-            if not setting.needs_trust(option, kind) or trusted.allows(setting.folder):
-                result.settings[name] = setting
-                break
-            result.refused.setdefault(name, setting)
-    return result
-
-
 def shown(value: Any) -> str:
     """A value as a file has it, in a line: whatever it holds, a terminal is not moved by it."""
     text = repr(value)
@@ -223,11 +196,30 @@ def shown(value: Any) -> str:
 
 
 def _check(tables: Sequence[Table]) -> None:
-    if tables:
-        from .command_tree import check_keys
+    """Raise `OptionError` for a table that no command has, and for a key that none of the table's commands has."""
+    known = commands() if tables else {}
+    for table in tables:
+        _check_keys(table, table.content, (), known)
 
-        for table in tables:
-            check_keys(table)
+
+def _check_keys(
+    table: Table, content: Mapping[str, Any], path: Command, known: Mapping[Command, Mapping[str, Any]]
+) -> None:
+    from ..corpus.names import nearest  # with it come the problems
+
+    below = {command: fields for command, fields in known.items() if command[: len(path)] == path}
+    names = {name for fields in below.values() for name in fields}
+    children = {command[len(path)] for command in below if len(command) > len(path)}
+    for key, value in content.items():
+        where = f"{table.path}: {table.key(path, key)}"
+        if not isinstance(value, dict):
+            if key not in names:
+                raise OptionError(f"{where} is no option{nearest(key, names)}", "'kernelwright config' lists them")
+        elif key in children:
+            _check_keys(table, value, (*path, key), known)
+        else:
+            named = f"{table.path}: [{'.'.join(filter(None, (table.prefix, *path, key)))}]"
+            raise OptionError(f"{named} is a table, and no command is called so{nearest(key, children)}")
 
 
 def _nearest(folder: Path, name: str) -> Iterator[Table]:

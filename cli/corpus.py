@@ -11,8 +11,10 @@ from ..api.options.corpus import AddOptions, ImportOptions, ListOptions, VerifyO
 from .guard import guarded
 from .help_examples import examples_block, with_examples
 from .parameters import JsonOption, QuietOption, with_options
+from .registered import CommandGroup
 
 corpus_app = typer.Typer(
+    cls=CommandGroup,
     name="corpus",
     help="The worked examples that models are shown.\n\n"
     + examples_block(("corpus list --backend triton", "corpus add results")),

@@ -15,8 +15,9 @@ from ..api.verdicts import ProtocolVerdicts
 from ..core import Evaluation, Status
 from ..core.text import gigabytes
 from ..evaluators.kernelbench.result import THRESHOLDS, fast_p
+from ..runtime.words import beside_reference, busy, workload_lines
 from .parameters import chosen
-from .render import Display, Screen, beside_reference, busy, status_text, workload_lines
+from .render import Display, Screen, status_text
 
 
 def show_evaluate(given: Mapping[str, Any], display: Display) -> int:
@@ -48,7 +49,7 @@ def describe_evaluation(verdicts: ProtocolVerdicts, evaluation: Evaluation) -> s
             f"{escape(str(evaluation.speedup))} against the reference"
         )
         text += ", which computes as PyTorch does by default" if evaluation.default_is_reference else ""
-        text += beside_reference(evaluation)
+        text += escape(beside_reference(evaluation))
     if evaluation.host_us is not None:
         text += f", the host's work {evaluation.host_us:.3g} us of a call"
     if evaluation.peak_memory_bytes:
@@ -70,7 +71,7 @@ def describe_evaluation(verdicts: ProtocolVerdicts, evaluation: Evaluation) -> s
         text += f"\n[yellow]warning:[/] accepted, though {escape(evaluation.replay.why_not)}"
     if evaluation.contention is not None:
         text += f"\n[yellow]warning:[/] {busy(evaluation.contention)}"
-    text += "".join(f"\n{line}" for line in workload_lines(evaluation.workloads, {}))
+    text += "".join(f"\n{escape(line)}" for line in workload_lines(evaluation.workloads, {}))
     reason = str(evaluation.rejection) if evaluation.rejection else evaluation.message
     return text + (f"\n{escape(reason)}" if reason else "")
 

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ..runtime.command import NOTHING_FASTER as NOTHING_FASTER
+
 if TYPE_CHECKING:
     from ..core.errors import KernelwrightError
-
-NOTHING_FASTER = 3
-"""The exit code of what finished and found nothing faster than what was there."""
 
 _USAGE_ERROR: Any = typer.BadParameter.__base__
 """What typer raises for options and commands that there are not, and for values of another type."""
@@ -55,7 +54,7 @@ def guarded(work: Callable[[], int], interrupted: str = "interrupted") -> int:
 
 def tell(error: KernelwrightError) -> int:
     """Print a mistake as one line, with flags for the options that it names, and return its exit code."""
-    from .parameters import as_flags, option_names
+    from .flags import as_flags, option_names
 
     shown = as_flags(str(error), option_names())
     typer.echo(f"{'waiting' if error.exit_code == 75 else 'error'}: {shown}", err=True)

@@ -12,32 +12,21 @@ import typer
 from ..api.options.evaluate import EvaluateOptions, ProfileOptions
 from ..api.options.groups import OUTPUT
 from ..api.options.optimize import ListSlowOptions, OptimizeOptions
-from ..api.options.plan import PlanOptions
 from ..api.options.retrieve import RetrieveOptions
 from ..evaluators.remote.options import Where
 from .agent import agent_app
+from .app import app
 from .check import check
 from .config import config
 from .corpus import corpus_app
 from .guard import guarded, started
-from .help_examples import examples_block, with_examples
+from .help_examples import with_examples
 from .mcp import mcp
 from .parameters import RESUMABLE, JsonOption, QuietOption, with_options
 from .report import report
 from .trust import trust
 from .tune import tune_app
 
-FIRST_STEPS = (
-    "optimize --kernel level1/1_94.py --target-speedup 1.3",
-    "evaluate --kernel 1_19",
-    "tune kernel 1_1 --trials 100",
-)
-app = typer.Typer(
-    name="kernelwright",
-    help=f"Make GPU and CPU kernels faster, and prove it.\n\n{examples_block(FIRST_STEPS)}",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
 app.add_typer(tune_app, name="tune")
 app.add_typer(agent_app, name="agent")
 app.add_typer(corpus_app, name="corpus")
@@ -177,26 +166,6 @@ def profile(given: Mapping[str, Any], json: JsonOption = False) -> None:
         from .render import Display
 
         return show_profile(given, Display(json=json))
-
-    raise typer.Exit(guarded(work))
-
-
-@app.command()
-@with_examples(
-    "plan --kernel 2_10 --workload tiny --save-plan plan",
-)
-@with_options(PlanOptions)
-def plan(given: Mapping[str, Any], json: JsonOption = False) -> None:
-    """Show what one call of a kernel launches, and replay it without the kernel's Python.
-
-    Exit codes: 0 the replay computes what the reference does, 1 it does not or there is no plan, 2 wrong usage.
-    """
-
-    def work() -> int:
-        from .plan import show_plan
-        from .render import Display
-
-        return show_plan(given, Display(json=json))
 
     raise typer.Exit(guarded(work))
 

@@ -17,12 +17,13 @@ from ..api.list_slow_problems import SlowProblem
 from ..api.optimize import run_optimize
 from ..api.options.optimize import BatchOptions, ListSlowOptions, OptimizeOptions
 from ..core import OptionError
+from ..runtime.words import busy
 from .console import console
 from .guard import NOTHING_FASTER
 from .optimize_progress import RunDisplay, RunLines, RunTable
 from .optimize_result import batch_table, problem_table, slow_table
 from .parameters import chosen
-from .render import Display, Screen, busy
+from .render import Display, Screen
 
 COLUMNS = tuple(field.name for field in dataclasses.fields(SlowKernel))
 PROBLEM_COLUMNS = tuple(field.name for field in dataclasses.fields(SlowProblem) if field.name not in COLUMNS)

@@ -113,11 +113,12 @@ class RunLines(RunDisplay):
 
     def rules_skipped(self, skipped: RulesSkipped) -> None:
         """Rules that failed; with `--verbose` also those that do not fit, and why."""
-        for one in skipped.rules:
-            if one.failed:
-                self.line(f"  {self._lane(skipped.lane)}rule failed: {one.rule}: {one.reason} (a bug: please report it)")
+        lane = self._lane(skipped.lane)
+        for rule in skipped.rules:
+            if rule.failed:
+                self.line(f"  {lane}rule failed: {rule.rule}: {rule.reason} (a bug: please report it)")
             elif self.display.verbose:
-                self.line(f"  {self._lane(skipped.lane)}rule {one.rule} does not fit: {one.reason}")
+                self.line(f"  {lane}rule {rule.rule} does not fit: {rule.reason}")
 
     def trial(self, trial: TrialDone) -> None:
         """One config and its time."""

@@ -12,7 +12,8 @@ from ..api.list_slow import Listing
 from ..api.list_slow_problems import SlowProblem
 from ..core import Metrics, Speedup
 from ..core.baselines import COMPILE, STRICT, against_text
-from .render import Screen, beside_reference, busy, shown, workload_lines
+from ..runtime.words import beside_reference, busy, workload_lines
+from .render import Screen, shown
 
 if TYPE_CHECKING:
     from ..api.optimize_result import OptimizeResult
@@ -37,14 +38,14 @@ def show_result(result: OptimizeResult, screen: Screen) -> None:
         times = f"[bold]nothing faster was found[/] than the start's {latency:.3f} ms"
     screen.console.print(
         f"[bold]{escape(result.job.problem.id)}[/]: {times}; "
-        f"[bold]{escape(str(outcome.best.speedup))}[/] against the reference{beside_reference(outcome.best)}"
+        f"[bold]{escape(str(outcome.best.speedup))}[/] against the reference{escape(beside_reference(outcome.best))}"
     )
     if (compiled := compile_line(result)) is not None:
         screen.console.print(compiled)
     if (remark := exactness_line(result)) is not None:
         screen.console.print(escape(remark))
     for line in workload_lines(outcome.best.workloads, outcome.start.workloads if outcome.faster and gain else {}):
-        screen.console.print(line)
+        screen.console.print(escape(line))
     wanted = "" if against == "the reference" else f" against {against}"
     screen.console.print(f"target {result.target:g}x{wanted} {mark}; stopped: {shown(outcome.stopped)}")
     if outcome.best.contention is not None:

@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib
 import inspect
-import pkgutil
-import re
 import typing
 from collections.abc import Callable, Collection, Mapping
 from types import GenericAlias
@@ -18,25 +15,15 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from ..api import options as api_options
 from ..api.options.groups import OUTPUT
 from ..api.options.option import Details, Options, details_of, types_of
+from .flags import SHORT, as_flags, flag_of, option_names
 
 RESUMABLE = "interrupted; the same command with --resume goes on from here"
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.", rich_help_panel=OUTPUT)]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only.", rich_help_panel=OUTPUT)]
 """Options of the terminal, which several commands have and no Python caller needs."""
 OptionsT = TypeVar("OptionsT", bound=Options)
-
-SHORT = {"kernel": "-k", "list_slow": "-l", "quiet": "-q", "output": "-o"}
-SINGULAR = {"params": "param"}
-"""Flags that give one element of a Python sequence."""
-_NAMED = re.compile(r"`([a-z][a-z0-9_]*)`")
-
-
-def flag_of(name: str, negated: bool = False) -> str:
-    """'--max-cost' for 'max_cost'; '--no-save' for a negated 'save'."""
-    return f"--{'no-' if negated else ''}{SINGULAR.get(name, name).replace('_', '-')}"
 
 
 def with_options(
@@ -62,7 +49,7 @@ def with_options(
         settable = {
             field.name: (field, types[field.name])
             for field in fields
-            if field.name not in positional and field.default is not dataclasses.MISSING
+            if field.name not in positional and field.default is not dataclasses.MISSING and not details_of(field).texts
         }
         derived = [_parameter(field, types[field.name], field.name in positional) for field in fields]
 
@@ -84,44 +71,13 @@ def with_options(
     return decorate
 
 
-def as_flags(text: str, names: Collection[str]) -> str:
-    """A message with the options that it names in backticks shown as flags: `max_cost` as --max-cost."""
-
-    def flag(match: re.Match[str]) -> str:
-        name = match[1]
-        return flag_of(name, negated=name in true_by_default()) if name in names else match[0]
-
-    return _NAMED.sub(flag, text)
-
-
-@functools.cache
-def option_names() -> frozenset[str]:
-    """The names of the options of all commands."""
-    return frozenset(field.name for field in _all_fields()) | {"batch", "list_slow"}
-
-
-@functools.cache
-def true_by_default() -> frozenset[str]:
-    """The names of the options whose flags turn them off."""
-    return frozenset(field.name for field in _all_fields() if field.default is True)
-
-
-def _all_fields() -> list[dataclasses.Field[Any]]:
-    """The fields of all option classes: a new command's need not be listed."""
-    for module in pkgutil.iter_modules(api_options.__path__):
-        importlib.import_module(f"{api_options.__name__}.{module.name}")
-    classes, below = [], Options.__subclasses__()
-    while below:
-        classes.append(one := below.pop())
-        below += one.__subclasses__()
-    return [field for one in classes for field in dataclasses.fields(one)]
-
-
 def _parameter(field: dataclasses.Field[Any], kind: Any, positional: bool) -> inspect.Parameter:
     details: Details = details_of(field)
     needed = field.default is dataclasses.MISSING
     default = None if field.default is dataclasses.MISSING else field.default
     names = option_names()
+    if details.texts:
+        kind, default = list[str] | None, None
     if typing.get_origin(kind) is tuple:
         kind, default = GenericAlias(list, typing.get_args(kind)[:1]) | None, None
     described: dict[str, Any] = {"help": as_flags(details.help, names), "metavar": details.metavar}
@@ -158,9 +114,9 @@ def _configured(context: typer.Context, fields: Mapping[str, tuple[dataclasses.F
     What a project's files set is told on standard error: they may be another's.
     """
     from ..core.errors import KernelwrightError
-    from .configuration import configured, sources
+    from .configuration import sources
     from .guard import tell
-    from .project_settings import told
+    from .project_settings import configured, told
 
     given = {name for name in fields if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"}
     try:

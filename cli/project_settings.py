@@ -4,10 +4,35 @@ from __future__ import annotations
 
 import itertools
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from .configuration import Configured, Setting, shown
+from .app import Command, FieldType
+from .configuration import Setting, Source, shown
+from .trusted_projects import TrustedProjects, guarded_settings
+
+
+@dataclass(frozen=True)
+class Configured:
+    """What is set of a command's options, by name."""
+
+    settings: dict[str, Setting] = field(default_factory=dict)
+    """What counts."""
+    refused: dict[str, Setting] = field(default_factory=dict)
+    """What a project's file sets and may not: another source counts in its place."""
+
+
+def configured(command: Command, fields: Mapping[str, FieldType], found: Sequence[Source]) -> Configured:
+    """What is set of a command's options. Raises `OptionError` for a project's file that cannot be read."""
+    result, trusted = Configured(), TrustedProjects()
+    for name, (option, kind) in fields.items():
+        for setting in filter(None, (source.find(command, name) for source in found)):
+            if not setting.needs_trust(option, kind) or trusted.allows(setting.folder):
+                result.settings[name] = setting
+                break
+            result.refused.setdefault(name, setting)
+    return result
 
 
 def told(found: Configured) -> Iterator[str]:
@@ -20,7 +45,6 @@ def told(found: Configured) -> Iterator[str]:
 
 def refusal(path: Path, settings: list[Setting]) -> str:
     """Why settings of a project's file do not count, and what to do."""
-    from .trusted_projects import TrustedProjects, guarded_settings
 
     names, folder = _listed([one.name for one in settings]), shlex.quote(near(path.parent))
     trusted = TrustedProjects().find(path.parent)

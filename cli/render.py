@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,11 +11,10 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.status import Status as Spinner
 
-from ..core import Evaluation, Metrics, Status, Value
-from ..core.baselines import REMEMBERED, against_text
+from ..core import Status, Value
 from ..core.events import Event, Note, Replying, Step, Warned
 from .console import console
-from .parameters import as_flags, option_names
+from .flags import as_flags, option_names
 
 
 @dataclass(frozen=True)
@@ -65,6 +64,11 @@ class Screen:
         """Print texts with markup, or tables."""
         self.console.print(*parts)
 
+    def print_lines(self, lines: Iterable[Any]) -> None:
+        """Print texts as they are, and what rich draws."""
+        for line in lines:
+            self.console.print(escape(line) if isinstance(line, str) else line)
+
     def note(self, text: str) -> None:
         """A remark."""
         if not self.display.quiet:
@@ -106,46 +110,10 @@ class Screen:
             drawn.update(drawn.task_ids[0], completed=step.done, description=f"{step.text} {step.name}")
 
 
-def workload_lines(rows: Mapping[str, Metrics], start: Mapping[str, Metrics]) -> list[str]:
-    """Return a line for each workload of a kernel that was judged at several, beside the start's where it has them."""
-    lines = []
-    for name, row in rows.items():
-        before = start[name].latency_ms if name in start else None
-        text = f"  {escape(name)}: {row.status}"
-        if row.latency_ms is not None:
-            text = f"  {escape(name)}: {f'{before:.4g} ms -> ' if before else ''}{row.latency_ms:.4g} ms"
-            text += f", {before / row.latency_ms:.2f} times as fast" if before else ""
-            text += f"; {row.speedup:.3f}x against the reference" if row.speedup else ""
-        lines.append(text)
-    return lines
-
-
-def beside_reference(evaluation: Evaluation) -> str:
-    """Return ', 1.2x [1.1, 1.3] against PyTorch's defaults (0.893 ms)' and the like, for all other baselines; and what
-    packing the weights took.
-    """
-    text = ""
-    for name, baseline in evaluation.baselines.items():
-        remembered = ", by an earlier run's ratio" if baseline.method.endswith(REMEMBERED) else ""
-        against = f"{against_text(name, evaluation.precision)} ({baseline.median_ms:.3g} ms{remembered})"
-        text += f", {escape(str(evaluation.speedup_against(name)))} against {escape(against)}"
-    if evaluation.packing is not None:
-        text += f", packing {evaluation.packing.median_ms:.2g} ms once"
-    return text
-
-
 def status_text(status: Status) -> str:
     """A status in its colour: green for what is proven, yellow for what is not, red for a failure."""
     color = {Status.OK: "green", Status.UNPROVEN: "yellow"}.get(status, "red")
     return f"[{color}]{status}[/]"
-
-
-def busy(cores: float) -> str:
-    """Return the warning for a measurement beside other processes."""
-    return (
-        f"other processes used {cores:.1f} cores while this was timed, so its speedup is unreliable; "
-        "run it again on a quiet machine"
-    )
 
 
 def describe_config(config: Mapping[str, Value]) -> str:

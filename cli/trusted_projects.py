@@ -15,7 +15,7 @@ from typing import Any
 
 from ..core.files import config_folder, write_whole
 from ..core.text import digest_of
-from .command_tree import commands
+from .app import commands
 from .configuration import shown, tables_in
 
 Settings = dict[str, Any]

@@ -2,57 +2,28 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from ..api.options.attention import AttentionConfig
 from ..api.options.gemm import GemmOptions
 from ..api.options.mlir import MlirOptions
-from ..api.options.option import details_of
-from ..api.options.tune import ExportOptions, ReplayOptions, TuneOptions
+from ..api.options.tune import ExportOptions, ReplayOptions
 from .guard import guarded
 from .help_examples import examples_block, with_examples
 from .parameters import RESUMABLE, JsonOption, QuietOption, with_options
+from .registered import CommandGroup
 
 tune_app = typer.Typer(
+    cls=CommandGroup,
+    name="tune",
     help="Search the parameters of a kernel.\n\n"
     + examples_block(("tune kernel 1_1 --trials 100", "tune gemm --sizes sizes.yaml --format vllm --output configs")),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-
-_PARAMS = next(details_of(field) for field in dataclasses.fields(TuneOptions) if field.name == "params")
-ParamOption = Annotated[
-    list[str] | None,
-    typer.Option("--param", help=_PARAMS.help, metavar=_PARAMS.metavar, rich_help_panel=_PARAMS.group),
-]
-"""One parameter each time, where Python takes all of them in `params`."""
-
-
-@tune_app.command()
-@with_examples(
-    "tune kernel 1_1 --trials 100",
-    "tune kernel my_kernel.py --problem 1_1 --param BLOCK_M=32,64,128 --seconds 60 --plot",
-)
-@with_options(TuneOptions, positional=("kernel",))
-def kernel(
-    given: Mapping[str, Any], param: ParamOption = None, json: JsonOption = False, quiet: QuietOption = False
-) -> None:
-    """Search the parameters of a Triton or TileLang kernel, and write the best config into a copy of it.
-
-    Exit codes: 0 a config is faster, 1 no config was correct, 2 wrong usage, 3 nothing faster was found.
-    """
-
-    def work() -> int:
-        from .render import Display
-        from .tune_kernel import show_tune
-
-        return show_tune({**given, "params": param or ()}, Display(json=json, quiet=quiet))
-
-    raise typer.Exit(guarded(work, RESUMABLE))
 
 
 @tune_app.command()

@@ -11,9 +11,10 @@ from ..api.attention import ScheduleOptimizer
 from ..api.attention_result import ScheduleResult
 from ..api.options.attention import AttentionConfig
 from ..core import Config
+from ..runtime.words import beside_reference
 from .guard import NOTHING_FASTER
 from .parameters import chosen
-from .render import Display, beside_reference
+from .render import Display
 from .tune_progress import SearchDisplay, SearchLines
 
 
@@ -44,7 +45,7 @@ def show_result(result: ScheduleResult, screen: SearchDisplay) -> None:
     if result.faster and own is not None and own.latency_ms:
         ratio = f", {own.latency_ms / 1e3 / result.latency:.2f} times as fast as the kernel's own schedule"
     if best.speedup:
-        ratio += f"; {best.speedup} against the reference{beside_reference(best)}"
+        ratio += f"; {best.speedup} against the reference{escape(beside_reference(best))}"
     screen.console.print(f"{kind}{1e3 * result.latency:.4f} ms{ratio}; stopped: {result.found.stopped}")
     if result.faster:
         screen.console.print(f"kernel: {escape(str(result.kernel_path))}")

@@ -8,9 +8,9 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from ..api.mlir import TRANSFORMING, Transformed, run_mlir
+from ..api.mlir import TRANSFORMING, run_mlir
 from ..api.mlir_files import TrialReport, duration
-from ..api.mlir_result import MlirResult
+from ..api.mlir_result import MlirResult, Transformed
 from ..api.options.mlir import MlirOptions
 from ..core.events import Event, FinalsStarted, PartDone, PartStarted, Step
 from .guard import NOTHING_FASTER

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ..core import Evaluation, Kernel
+from ..runtime.command import find_command
 from .messages import Done, Wire
 from .results.reading import Explanation
 from .steps import Steps
@@ -43,12 +45,14 @@ def profile(given: Mapping[str, Any], wire: Wire) -> Done:
 
 def tune(given: Mapping[str, Any], wire: Wire) -> Done:
     """A search of one kernel's parameters."""
-    from ..api.options.tune import TuneOptions
-    from ..api.tune import run_tune
+    from ..commands.tune import kernel as command
+    from ..runtime.runtime import Runtime
     from .results.runs import Tuned
 
     asked = _Asked(given)
-    result = run_tune(TuneOptions(**asked.options), Steps(wire).emit)
+    emit = Steps(wire).emit
+    with Runtime(emit) as runtime:
+        result = command.run(command.plan(command.Options(**asked.options), runtime), emit)
     reply = Tuned.of(asked.run, asked.kernel, result, asked.shown)
     found = result.found
     failed = next((one for one in found.evaluations if not one.ok), None) if found.best is None else None
@@ -91,6 +95,19 @@ def report(given: Mapping[str, Any], wire: Wire) -> Done:
 JOBS: dict[str, Callable[[Mapping[str, Any], Wire], Done]] = {
     function.__name__: function for function in (evaluate, profile, tune, optimize, list_slow, report)
 }
+
+
+def find_job(name: str) -> Callable[[Mapping[str, Any], Wire], Done]:
+    """Return what does a job: one of `JOBS`, or a command of the registry."""
+    return JOBS[name] if name in JOBS else partial(_command, name)
+
+
+def _command(name: str, given: Mapping[str, Any], wire: Wire) -> Done:
+    """A command, whose result is the reply."""
+    command = find_command(name)
+    assert command is not None, name
+    result = command.call(command.options(**given["options"]), Steps(wire).emit)
+    return Done(result=_short(result.to_json()))
 
 
 class _Asked:

@@ -14,6 +14,7 @@ from ..api.options.server import ServerOptions
 from ..core import KernelwrightError
 from .process import JobBroke
 from .resources import RunResources
+from .tools.commands import command_tools
 from .tools.improving import ImprovingTools
 from .tools.measuring import MeasuringTools
 from .tools.reading import ReadingTools
@@ -46,6 +47,8 @@ def build(options: ServerOptions, sandbox: str) -> MCPServer[Any]:
         server.add_tool(improve, annotations=_hints(read_only=False))
     for read in (reading.search_examples, reading.read_guide, reading.explain_error):
         server.add_tool(read, annotations=_hints(read_only=True))
+    for name, tool in command_tools(workshop):
+        server.add_tool(tool, name, annotations=_hints(read_only=False))
     return server
 
 

@@ -15,7 +15,7 @@ import traceback
 
 from ..api.interruption import interruptible
 from ..core import KernelwrightError
-from .jobs import JOBS
+from .jobs import find_job
 from .messages import Broken, Message, Refused, Request, Wire
 
 
@@ -34,7 +34,7 @@ def main() -> None:
 
 def _done(request: Request, wire: Wire) -> Message:
     try:
-        return JOBS[request.job](request.options, wire)
+        return find_job(request.job)(request.options, wire)
     except KernelwrightError as error:
         return Refused(message=error.message, hint=error.hint)
     except Exception as error:

@@ -141,7 +141,7 @@ class History:
             import pandas as pd
         except ImportError:
             raise KernelwrightError("a DataFrame needs pandas: pip install 'kernelwright[notebooks]'") from None
-        return pd.DataFrame(rows(self), columns=COLUMNS)
+        return pd.DataFrame(rows(self.turns, self.start, self.exchanges_of), columns=COLUMNS)
 
 
 def load_history(path: Path | str) -> History:

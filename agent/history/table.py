@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sized
+from typing import Any
 
-from ...core import TurnRecord
-
-if TYPE_CHECKING:
-    from .run import History
+from ...core import Metrics, TurnRecord
 
 COLUMNS = (
     "turn", "lane", "category", "strategy", "improved", "gain", "status", "latency_ms", "best_latency_ms", "speedup",
@@ -16,14 +14,17 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def rows(history: History) -> list[dict[str, Any]]:
+def rows(
+    turns: Iterable[TurnRecord], start: Metrics | None, exchanges_of: Callable[[TurnRecord], Sized]
+) -> list[dict[str, Any]]:
     """One row per turn and lane, keyed by `COLUMNS`; None where nothing was measured.
 
-    `best_latency_ms` is the run's fastest after that turn, beginning with the start's.
+    `best_latency_ms` is the run's fastest after that turn, beginning with the start's; `exchanges_of` returns a turn's
+    exchanges with models.
     """
-    fastest = history.start.latency_ms if history.start else None
+    fastest = start.latency_ms if start else None
     found = []
-    for turn in history.turns:
+    for turn in turns:
         metrics = turn.metrics
         latency = metrics.latency_ms if metrics else None
         if turn.improved and latency is not None:
@@ -34,7 +35,7 @@ def rows(history: History) -> list[dict[str, Any]]:
             fastest, metrics.speedup if metrics else None, low, high,
             metrics.speedup_default if metrics else None, metrics.contention if metrics else None,
             len(turn.attempts), len(turn.tool_calls), sum(call.seconds for call in turn.tool_calls),
-            len(history.exchanges_of(turn)), turn.tokens, turn.dollars, turn.model_seconds, turn.error,
+            len(exchanges_of(turn)), turn.tokens, turn.dollars, turn.model_seconds, turn.error,
         )  # fmt: skip
         found.append(dict(zip(COLUMNS, values, strict=True)))
     return found

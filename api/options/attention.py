@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from .groups import OUTPUT, WHERE, DeviceOptions, ResultOptions
+from .groups import OUTPUT, SEARCH, WHERE, DeviceOptions, ResultOptions
 from .option import option
-from .tune import SEARCH
 
 SHAPE = "Problem"
 OWN_TUNERS = ("schedule", "random_moves")

@@ -6,12 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .groups import OUTPUT, WHERE, Backend, DeviceOptions, ResultOptions
+from .groups import OUTPUT, SEARCH, WHERE, Backend, DeviceOptions, ResultOptions
 from .option import described, option
 from .trust import TRUST, TimingOptions
 
 SHAPES = "Shapes"
-SEARCH = "Search"
 MOE = "moe"
 FP8 = "float8_e4m3fn"
 DTYPES = {

@@ -13,6 +13,7 @@ WHERE = "Where it runs"
 MODEL = "Language model"
 BUDGET = "Budget"
 OUTPUT = "Output"
+SEARCH = "Search"
 FUNCTION = "A function of your own"
 NO_LIMIT = "give more, or leave it out for no limit"
 

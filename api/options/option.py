@@ -47,6 +47,8 @@ class Details:
     trusted: bool = False
     """Whether a project's own file may set it only where the user trusts the project: it decides where keys and data
     go, what code runs and how it is contained, what a run may use, or what counts as a proof."""
+    texts: bool = False
+    """Whether a command line gives it as texts, once for each, and no configuration does."""
     python_only: bool = False
     """Whether no command line can give it, such as an object."""
 

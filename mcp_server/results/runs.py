@@ -12,7 +12,7 @@ from .reply import Reply, disturbed
 if TYPE_CHECKING:
     from ...agent.turn import Turn
     from ...api.optimize_result import OptimizeResult
-    from ...api.tuned import TuneResult
+    from ...commands.tune.kernel import Result as TuneResult
 
 Shown: TypeAlias = Callable[[Path], str]
 """A path inside the server's folder, relative to it."""
@@ -72,8 +72,7 @@ class Tuned(RunReply):
     @classmethod
     def of(cls, run: str, kernel: str, result: TuneResult, shown: Shown) -> Tuned:
         """The search in `api`'s record."""
-        summary = result.summary()
-        best, start, space = result.found.best, result.found.start, summary["space"]
+        best, start, space = result.found.best, result.found.start, result.space_searched
         metrics = best.metrics() if best else None
         saved = result.kernel_path
         return cls(
@@ -93,9 +92,9 @@ class Tuned(RunReply):
             warnings=[*disturbed(result.contention), *filter(None, [result.unproven])],
             next=_after_tune(result),
             configs=space["size"],
-            trials=summary["trials"],
-            failed=summary["failed"],
-            statuses=summary["statuses"],
+            trials=result.trials,
+            failed=result.failed,
+            statuses=result.statuses,
             best_config=best.config if best else None,
             faster=result.faster,
         )

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import kernelwright
-import kernelwright.api.tune as tune_module
+import kernelwright.commands.tune.kernel as tune_module
 import pytest
-from kernelwright.api.bring_back import NOTHING, bring_back
+from kernelwright.api.bring_back import NOTHING, WayBack, bring_back
 from kernelwright.api.jobs import Job
-from kernelwright.api.options.tune import TuneOptions
 from kernelwright.api.patches import worthwhile
 from kernelwright.api.triton_cache import enter_timings
-from kernelwright.api.tune import autotuner_keys
+from kernelwright.commands.tune.kernel import autotuner_keys
 from kernelwright.core import Config, Evaluation, KernelError, Profile, Status, Tuner
 from kernelwright.core.events import Event, Note
 from kernelwright.core.workload_rows import merged, workloads_by_key
@@ -83,9 +82,8 @@ def test_an_autotuner_gets_what_is_faster_at_some_workloads(tmp_path: Path, batc
     start = at_both(first, 1.0, 4.0)
     wide = Config({**first, "BLOCK_M": 128, "BLOCK_N": 128})
     tried = [start, at_both(second, 2.0, 2.0), at_both(third, 3.0, 3.0), at_both(wide, 3.0, batch)]
-    options = TuneOptions("gatedmlp/ops.py::swiglu", patch=tmp_path / "out.diff")
     configs = worthwhile(start, tried, {"decode": "16", "batch": "64"})
-    patch = bring_back(options, job, job.kernel.bind(first), start, configs, tried, heard.append)
+    patch = bring_back(WayBack(tmp_path / "out.diff"), job, job.kernel.bind(first), start, configs, tried, heard.append)
     assert (patch is not None) is bool(tiles)
     assert heard == ([] if tiles else [Note(NOTHING)])
     if patch is None:
@@ -102,8 +100,8 @@ def test_workloads_are_tuned_apart_where_an_autotuner_tells_them_apart(
 ) -> None:
     function = package.translated(package.copied(tmp_path))
     job = Job(function.kernel, function.problem, "cuda", package.name, function=function)
-    assert len(workloads_by_key(autotuner_keys(TuneOptions("x.py::f", patch=tmp_path / "out.diff"), job))) == keys
-    assert autotuner_keys(TuneOptions("x.py::f"), job) == {}
+    assert len(workloads_by_key(autotuner_keys(WayBack(tmp_path / "out.diff"), job))) == keys
+    assert autotuner_keys(None, job) == {}
 
 
 def test_a_search_knows_what_the_autotuner_tells_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -124,7 +122,7 @@ def test_a_search_knows_what_the_autotuner_tells_apart(monkeypatch: pytest.Monke
         return create(*given)
 
     monkeypatch.setattr(tune_module, "Search", Stopped)
-    monkeypatch.setattr(tune_module, "autotuner_keys", lambda options, job: {"few": "16", "many": "64"})
+    monkeypatch.setattr(tune_module, "autotuner_keys", lambda way_back, job: {"few": "16", "many": "64"})
     monkeypatch.setattr(catalogue, "create", noting)
     given = {"reference": reference, "inputs": inputs, "device": "cpu", "sandbox": "none", "tuner": "hill_climb"}
     with pytest.raises(KeyboardInterrupt):

@@ -12,7 +12,7 @@ from kernelwright.api.options.groups import DeviceOptions
 from kernelwright.core import DeviceError
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.multi_device import MultiDeviceEvaluator
-from kernelwright.evaluators.settings import Limits, SearchSettings
+from kernelwright.evaluators.settings import Limits, SearchSettings, Settings
 
 GPU, GPUS = ["cuda:0"], ["cuda:0", "cuda:1"]
 
@@ -20,7 +20,7 @@ GPU, GPUS = ["cuda:0"], ["cuda:0", "cuda:1"]
 @contextmanager
 def members(devices: list[str], compilers: int | None, adaptive: bool) -> Iterator[list[LocalEvaluator]]:
     """The evaluators of a search; none of them has started a process."""
-    with making.search_evaluator(devices, compilers, adaptive, 7.0) as evaluator:
+    with making.search_evaluator(devices, compilers, adaptive, Settings(limits=Limits(compile_s=7.0))) as evaluator:
         yield list(evaluator._evaluators) if isinstance(evaluator, MultiDeviceEvaluator) else [evaluator]
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 from kernelwright import tune
-from kernelwright.api.options.tune import TRIALS, TuneOptions
-from kernelwright.api.tune import parse_params
+from kernelwright.commands.tune.kernel import TRIALS, Options, parse_params
 from kernelwright.core import (
     DeviceLimits,
     MatrixProduct,
@@ -34,7 +33,7 @@ def test_a_search_returns_what_it_found_and_tells_of_it(made_up: MadeUp, capsys:
     result = tune("1_999.py", params={"BLOCK": [4, 32]}, tuner="grid", on_event=heard.append, **SCALE)
     assert result.found.best is not None and result.found.best.config == {"BLOCK": 32}
     assert result.faster and result.kernel_path is not None and result.kernel_path.exists()
-    assert result.summary()["space"] == {"origin": "given", "size": 2, "pruned": 0}
+    assert result.to_json()["space"] == {"origin": "given", "size": 2, "pruned": 0}
     told = [event for event in heard if not isinstance(event, Step)]
     assert [type(event) for event in told] == [SearchStarted, TrialDone, TrialDone, FinalsStarted, Finished]
     assert isinstance(told[0], SearchStarted) and (told[0].name, told[0].origin) == ("1_999.py", "given")
@@ -46,7 +45,7 @@ def test_constraints_name_sizes_of_the_problem(made_up: MadeUp, monkeypatch: pyt
     """Its constants at the workload, and the extents of its matrix product, which are known with the profile."""
     params = {"BLOCK": [4, 16, 32, 64]}
     result = tune("1_999.py", params=params, constraint=["BLOCK <= rows"], tuner="grid", workload="tiny", **SCALE)
-    assert result.summary()["space"]["size"] == 1
+    assert result.to_json()["space"]["size"] == 1
     with pytest.raises(SpaceError, match=r"'BLOCK < M' uses M; .* the problem's sizes columns, rows"):
         tune("1_999.py", params=params, constraint=["BLOCK < M"], tuner="grid", **SCALE)
     with pytest.raises(SpaceError, match=r"'BLOCK < rowz' uses rowz"):
@@ -65,7 +64,7 @@ def test_the_kernels_own_config_is_tried_whatever_is_known_of_the_device(
     kernel = Path("1_999.py")
     kernel.write_text(f"THREADS = 2048\n{kernel.read_text()}")
     result = tune("1_999.py", params={"THREADS": [512, 2048, 4096]}, tuner="grid", **SCALE)
-    assert result.summary()["space"] == {"origin": "given", "size": 6, "pruned": 3}
+    assert result.to_json()["space"] == {"origin": "given", "size": 6, "pruned": 3}
     assert {one.config["THREADS"] for one in result.found.evaluations} == {512, 2048}
 
 
@@ -97,7 +96,7 @@ def test_mistakes_are_raised_in_the_words_of_python(made_up: MadeUp) -> None:
     [("portfolio", None, TRIALS), ("grid", None, None), ("portfolio", 3, 3), ("grid", 1000, 1000)],
 )
 def test_trials(tuner: str, trials: int | None, expected: int | None) -> None:
-    assert TuneOptions("1_1", tuner=tuner, trials=trials).budget.trials == expected
+    assert Options("1_1", tuner=tuner, trials=trials).budget.trials == expected
 
 
 @pytest.mark.parametrize(

@@ -29,21 +29,21 @@ def test_a_kernel_is_written_where_the_intervals_lie_apart(
     result = tuned(tmp_path, timed(OTHER, *best), timed(Config(), *start))
     result.write()
     assert result.faster is faster
-    assert (result.summary()["kernel"] is not None) is faster
+    assert (result.to_json()["kernel"] is not None) is faster
     assert [path.name for path in tmp_path.glob("*.py")] == [f"1_999_tuned_{result.gain:.3f}x.py"] * faster
 
 
 def test_the_kernels_own_config_is_as_fast_as_itself(tmp_path: Path) -> None:
     result = tuned(tmp_path, timed(OWN, 1.0), timed(Config(), 1.71))
     result.write()
-    assert result.summary()["times_as_fast"] == 1.0
-    assert result.summary()["kernel"] is None and not list(tmp_path.glob("*.py"))
+    assert result.to_json()["times_as_fast"] == 1.0
+    assert result.to_json()["kernel"] is None and not list(tmp_path.glob("*.py"))
 
 
 def test_a_kernel_that_fails_as_it_stands_is_replaced(tmp_path: Path) -> None:
     result = tuned(tmp_path, timed(OTHER, 1.0), evaluation(KERNEL, Config(), "wrong_value"))
     result.write()
-    assert result.summary()["times_as_fast"] is None
+    assert result.to_json()["times_as_fast"] is None
     assert [path.name for path in tmp_path.glob("*.py")] == ["1_999_tuned.py"]
 
 
@@ -75,6 +75,6 @@ def test_what_is_not_replayed_is_not_written_unless_the_caller_accepts_it(tmp_pa
     best = Evaluation(**{**dict(timed(OTHER, 1.0)), "replay": alone})
     result = tuned(tmp_path, best, timed(Config(), 1.5))
     assert (result.unproven, result.kernel_path) == (alone.why_not, None)
-    assert result.summary()["best"]["status"] == "unproven"
+    assert result.to_json()["best"]["status"] == "unproven"
     accepted = tuned(tmp_path, best.accepted(), timed(Config(), 1.5))
     assert (accepted.unproven, accepted.kernel_path is None) == ("", False)

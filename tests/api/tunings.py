@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kernelwright.api.jobs import Job
-from kernelwright.api.tuned import TuneResult
+from kernelwright.commands.tune.kernel import Result
 from kernelwright.core import Config, Evaluation, Measurement, PythonKernel, SearchSpace, TorchProblem
 from kernelwright.tuners.discovery import FoundSpace
 from kernelwright.tuners.search import Found, Progress
@@ -24,13 +24,15 @@ def tuned(
     trials: tuple[Evaluation, ...] = (),
     kernel: PythonKernel = KERNEL,
     space: SearchSpace = SPACE,
-) -> TuneResult:
+) -> Result:
     progress, trials = Progress(), trials or tuple(final for final in finals if final.config)
     for trial in trials:
         progress.add(trial)
     found = Found(trials, finals, progress, "because")
     job = Job(kernel, TorchProblem("level1/1_999", "999_Scale", SCALE_PROBLEM), "cpu", "1_999.py")
-    return TuneResult(job, "portfolio", 0, FoundSpace(space, "given"), space, found, folder)
+    return Result(
+        job=job, space=FoundSpace(space, "given"), pruned=space, found=found, folder=folder, tuner="portfolio", seed=0
+    )
 
 
 def timed(config: Config, *samples_ms: float, contention: float | None = None) -> Evaluation:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from click.testing import Result
-from kernelwright.api import tune
 from kernelwright.cli.main import app
 from kernelwright.core import Config, Evaluation, Kernel, Problem, Profile, Tuner
 from kernelwright.evaluators.waiting import WorkingClock
+from kernelwright.runtime import runtime
 from kernelwright.tuners import catalogue
 from typer.testing import CliRunner
 
@@ -34,7 +34,7 @@ class MadeUp:
     def __init__(self, answer: Callable[[Config], Answer] = faster_when_larger) -> None:
         self.answer = answer
         self.asked_for: tuple[object, ...] = ()
-        """Devices, compilers, adaptive, seconds for a compilation, how strictly, other machines."""
+        """Devices, compilers, adaptive, settings, other machines."""
         self.created: dict[str, Any] = {}
         """What the tuner was made from."""
         self.measured: list[Config] = []
@@ -76,7 +76,7 @@ def install(made_up: MadeUp, monkeypatch: pytest.MonkeyPatch) -> MadeUp:
         made_up.created = dict(inspect.signature(create).bind(*arguments, **named).arguments)
         return create(*arguments, **named)
 
-    monkeypatch.setattr(tune, "search_evaluator", search_evaluator)
+    monkeypatch.setattr(runtime, "search_evaluator", search_evaluator)
     monkeypatch.setattr(catalogue, "create", noting)
     return made_up
 

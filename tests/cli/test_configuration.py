@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from kernelwright.cli import main
-from kernelwright.cli.command_tree import commands
+from kernelwright.cli.app import commands
 from kernelwright.cli.main import app
 from typer.testing import CliRunner
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from subprocess import CompletedProcess
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kernelwright.api.plan import PlanResult
-from kernelwright.cli import plan as command
+from kernelwright.commands import plan as command
 from kernelwright.core import Config, Replay, Status
 from kernelwright.core.launch_plan import LaunchPlan, TensorLayout, TorchStep
 
@@ -21,7 +21,7 @@ from .commands import kernelwright, refused
 LAYOUT = TensorLayout(shape=(2, 3), strides=(3, 1), dtype="float32")
 STEP = TorchStep(operator="aten.relu.default", args=({"tensor": 0},), results=(1,), layouts=(LAYOUT,))
 PLAN = LaunchPlan(inputs=(0,), layouts={0: LAYOUT}, codes={}, steps=(STEP,), outputs=(1,), returns="tensor")
-JOB = SimpleNamespace(problem=SimpleNamespace(id="level1/1_19", workload="tiny"))
+JOB = SimpleNamespace(problem=SimpleNamespace(id="level1/1_19", workload="tiny"), kernel=None, device="cpu")
 Shown = Callable[..., CompletedProcess[str]]
 
 
@@ -31,7 +31,15 @@ def shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Shown:
         replay: Replay | None, *more: object, result: float | str = 1.0, plan: Any = PLAN
     ) -> CompletedProcess[str]:
         found = evaluation(kernel(1.0), Config(), result).model_copy(update={"replay": replay})
-        monkeypatch.setattr(command, "run_plan", lambda *_: PlanResult(JOB, found, plan))  # type: ignore[arg-type]
+
+        @contextlib.contextmanager
+        def opened() -> Iterator[Any]:
+            yield SimpleNamespace(plan=lambda *_: (found, plan))
+
+        def planned(options: command.Options, runtime: object) -> command.Plan:
+            return command.Plan(JOB, options.save_plan, opened)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(command, "plan", planned)
         return kernelwright("plan", "--kernel", "1_19", *more, cwd=tmp_path)
 
     return show

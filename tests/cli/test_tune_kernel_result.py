@@ -6,20 +6,20 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from kernelwright.api.tuned import TuneResult
+from kernelwright.cli.registered import show
 from kernelwright.cli.render import Display, Screen
-from kernelwright.cli.tune_kernel import show_result
+from kernelwright.commands.tune.kernel import Result
 from kernelwright.core import Config, Evaluation
 from rich.console import Console
 
 from ..api.tunings import OTHER, OWN, timed, tuned
 
 
-def shown(result: TuneResult) -> tuple[str, str]:
+def shown(result: Result) -> tuple[str, str]:
     """What the user reads: the result, and warnings."""
     screen, texts = Screen(Display()), (StringIO(), StringIO())
     screen.console, screen.errors = (Console(file=text, width=500) for text in texts)
-    show_result(result, screen)
+    show(result, screen)
     return texts[0].getvalue(), texts[1].getvalue()
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from kernelwright.api import tune
-from kernelwright.api.options.tune import TuneOptions
+from kernelwright.commands.tune import kernel as tune
 from kernelwright.core import Config, Kernel, Profile, PythonKernel, SearchSpace
-from kernelwright.evaluators.settings import Sandbox
+from kernelwright.evaluators.settings import Sandbox, Settings
 
 from ..conftest import SCALE_KERNEL
 from ..fakes import PROFILE
@@ -20,10 +19,10 @@ OWN = Config({"BLOCK": 8})
 
 
 def without_trust(made_up: MadeUp) -> tuple[object, ...]:
-    """What the evaluator was made from, beside the options on trust, of which SCALE gives one."""
-    *before, trust, remote = made_up.asked_for
-    assert isinstance(trust, TuneOptions) and trust.sandbox is Sandbox.NONE
-    return (*before, remote)
+    """What the evaluator was made from, with the limit of a compilation alone of its settings; SCALE has no sandbox."""
+    *before, settings, remote = made_up.asked_for
+    assert isinstance(settings, Settings) and settings.sandbox is Sandbox.NONE
+    return (*before, settings.limits.compile_s, remote)
 
 
 @pytest.fixture

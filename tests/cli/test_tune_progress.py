@@ -5,9 +5,9 @@ from __future__ import annotations
 from io import StringIO
 
 import pytest
-from kernelwright.api.tuned import count, ruled_out
 from kernelwright.cli.render import Display
 from kernelwright.cli.tune_progress import SearchDisplay, SearchLines, SearchTable
+from kernelwright.commands.tune.kernel import count, ruled_out
 from kernelwright.core import Budget, Config, SearchSpace
 from kernelwright.core.events import FinalsStarted, Finished, SearchStarted
 from kernelwright.tuners.discovery import FoundSpace

@@ -10,43 +10,45 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from .options.check import CheckOptions
-from .options.corpus import AddOptions, ImportOptions, ListOptions, VerifyOptions
-from .options.evaluate import EvaluateOptions, ProfileOptions
-from .options.gemm import GemmOptions
-from .options.mlir import MlirOptions
-from .options.optimize import BatchOptions, ListSlowOptions, OptimizeOptions
-from .options.option import documented
-from .options.plan import PlanOptions
-from .options.program import CompileOptions
-from .options.report import ReportOptions
-from .options.retrieve import RetrieveOptions
-from .options.tune import ExportOptions, ReplayOptions, TuneOptions
+from ..api.options.check import CheckOptions
+from ..api.options.corpus import AddOptions, ImportOptions, ListOptions, VerifyOptions
+from ..api.options.evaluate import EvaluateOptions, ProfileOptions
+from ..api.options.gemm import GemmOptions
+from ..api.options.mlir import MlirOptions
+from ..api.options.optimize import BatchOptions, ListSlowOptions, OptimizeOptions
+from ..api.options.option import documented
+from ..api.options.program import CompileOptions
+from ..api.options.report import ReportOptions
+from ..api.options.retrieve import RetrieveOptions
+from ..api.options.tune import ExportOptions, ReplayOptions
+from ..commands import plan as plan_command
+from ..commands.tune import kernel as tune_kernel
+from ..runtime.runtime import Runtime
 
 if TYPE_CHECKING:
     from ..agent.history.run import History
+    from ..api.batch import BatchResult
+    from ..api.check_result import CheckResult
+    from ..api.compile_program import ProgramResult
+    from ..api.corpus import AddResult
+    from ..api.evaluate import FolderResult
+    from ..api.evaluate_solution import SolutionResult
+    from ..api.export import ExportResult
+    from ..api.gemm_result import GemmResult
+    from ..api.import_runs import ImportResult
+    from ..api.list_slow import Listing
+    from ..api.mlir_result import MlirResult
+    from ..api.optimize_result import OptimizeResult
+    from ..api.profile import ProfileResult
+    from ..api.replay import ReplayResult
+    from ..api.report import ReportResult
+    from ..api.verdicts import ProtocolVerdicts
+    from ..api.verify_corpus import VerifyResult
     from ..core import Hit, WorkedExample
     from ..core.events import Emit
     from ..evaluators.pipeline.saved_plan import SavedPlan
-    from .batch import BatchResult
-    from .check_result import CheckResult
-    from .compile_program import ProgramResult
-    from .corpus import AddResult
-    from .evaluate import FolderResult
-    from .evaluate_solution import SolutionResult
-    from .export import ExportResult
-    from .gemm_result import GemmResult
-    from .import_runs import ImportResult
-    from .list_slow import Listing
-    from .mlir_result import MlirResult
-    from .optimize_result import OptimizeResult
-    from .plan import PlanResult
-    from .profile import ProfileResult
-    from .replay import ReplayResult
-    from .report import ReportResult
-    from .tuned import TuneResult
-    from .verdicts import ProtocolVerdicts
-    from .verify_corpus import VerifyResult
+    from ..runtime.command import Command
+    from ..runtime.result import Result
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -71,7 +73,7 @@ def takes(options: Callable[P, Any]) -> Callable[[Callable[[Any, Emit], R]], Cal
 @takes(OptimizeOptions)
 def optimize(options: OptimizeOptions, emit: Emit) -> OptimizeResult:
     """Make a kernel faster over several turns, and write the fastest one that is verified."""
-    from .optimize import run_optimize
+    from ..api.optimize import run_optimize
 
     return run_optimize(options, emit)
 
@@ -79,7 +81,7 @@ def optimize(options: OptimizeOptions, emit: Emit) -> OptimizeResult:
 @takes(BatchOptions)
 def batch(options: BatchOptions, emit: Emit) -> BatchResult:
     """Optimize many kernels, one after the other; a failure ends one of them only."""
-    from .batch import run_batch
+    from ..api.batch import run_batch
 
     return run_batch(options, emit)
 
@@ -87,7 +89,7 @@ def batch(options: BatchOptions, emit: Emit) -> BatchResult:
 @takes(ListSlowOptions)
 def list_slow(options: ListSlowOptions, emit: Emit) -> Listing:
     """Measure kernels, and problems without one, where no current record exists, and rank them, the slowest first."""
-    from .list_slow import run_list_slow
+    from ..api.list_slow import run_list_slow
 
     return run_list_slow(options, emit)
 
@@ -95,8 +97,8 @@ def list_slow(options: ListSlowOptions, emit: Emit) -> Listing:
 @takes(EvaluateOptions)
 def evaluate(options: EvaluateOptions, emit: Emit) -> ProtocolVerdicts:
     """Check a kernel against its reference and time it, once."""
+    from ..api.evaluate import run_evaluate
     from ..core import OptionError
-    from .evaluate import run_evaluate
 
     if options.kernel is None:
         raise OptionError("there is no kernel to evaluate", "name one, or use `evaluate_folder`")
@@ -106,7 +108,7 @@ def evaluate(options: EvaluateOptions, emit: Emit) -> ProtocolVerdicts:
 @takes(EvaluateOptions)
 def evaluate_folder(options: EvaluateOptions, emit: Emit) -> FolderResult:
     """Evaluate every kernel of a KernelBench run folder that has no result yet."""
-    from .evaluate import run_evaluate_folder
+    from ..api.evaluate import run_evaluate_folder
 
     return run_evaluate_folder(options, emit)
 
@@ -114,7 +116,7 @@ def evaluate_folder(options: EvaluateOptions, emit: Emit) -> FolderResult:
 @takes(EvaluateOptions)
 def evaluate_solution(options: EvaluateOptions, emit: Emit) -> SolutionResult:
     """Evaluate a Solution of a dataset of recorded workloads on each Workload, and append the Traces."""
-    from .evaluate_solution import run_evaluate_solution
+    from ..api.evaluate_solution import run_evaluate_solution
 
     return run_evaluate_solution(options, emit)
 
@@ -122,17 +124,16 @@ def evaluate_solution(options: EvaluateOptions, emit: Emit) -> SolutionResult:
 @takes(CheckOptions)
 def check(options: CheckOptions, emit: Emit) -> CheckResult:
     """Check kernels, and compare their speed with what was stored of the same device."""
-    from .check import run_check
+    from ..api.check import run_check
 
     return run_check(options, emit)
 
 
-@takes(PlanOptions)
-def plan(options: PlanOptions, emit: Emit) -> PlanResult:
+@takes(plan_command.Options)
+def plan(options: plan_command.Options, emit: Emit) -> plan_command.Result:
     """Show what one call of a kernel launches, and replay it without the kernel's Python."""
-    from .plan import run_plan
-
-    return run_plan(options, emit)
+    with Runtime(emit) as runtime:
+        return plan_command.run(plan_command.plan(options, runtime), emit)
 
 
 def load_plan(folder: str | Path, device: str = "cpu", sandbox: str = "auto") -> SavedPlan:
@@ -155,7 +156,7 @@ def load_plan(folder: str | Path, device: str = "cpu", sandbox: str = "auto") ->
 @takes(ProfileOptions)
 def profile(options: ProfileOptions, emit: Emit) -> ProfileResult:
     """Evaluate a kernel and find its bottleneck."""
-    from .profile import run_profile
+    from ..api.profile import run_profile
 
     return run_profile(options, emit)
 
@@ -163,7 +164,7 @@ def profile(options: ProfileOptions, emit: Emit) -> ProfileResult:
 @takes(RetrieveOptions)
 def retrieve(options: RetrieveOptions, emit: Emit) -> list[Hit]:
     """Up to `k` worked optimizations, the best first."""
-    from .retrieve import run_retrieve
+    from ..api.retrieve import run_retrieve
 
     return run_retrieve(options, emit)
 
@@ -178,18 +179,17 @@ def load_history(path: Path | str) -> History:
     return load(path)
 
 
-@takes(TuneOptions)
-def tune(options: TuneOptions, emit: Emit) -> TuneResult:
+@takes(tune_kernel.Options)
+def tune(options: tune_kernel.Options, emit: Emit) -> tune_kernel.Result:
     """Search the parameters of a kernel, and write the best config into a copy of it."""
-    from .tune import run_tune
-
-    return run_tune(options, emit)
+    with Runtime(emit) as runtime:
+        return tune_kernel.run(tune_kernel.plan(options, runtime), emit)
 
 
 @takes(GemmOptions)
 def tune_gemm(options: GemmOptions, emit: Emit) -> GemmResult:
     """Tune a matrix product over a table of shapes, and write an engine's config files."""
-    from .gemm import run_gemm
+    from ..api.gemm import run_gemm
 
     return run_gemm(options, emit)
 
@@ -197,7 +197,7 @@ def tune_gemm(options: GemmOptions, emit: Emit) -> GemmResult:
 @takes(MlirOptions)
 def tune_mlir(options: MlirOptions, emit: Emit) -> MlirResult:
     """Schedule the operations of an MLIR module that IREE compiles, and write the module and its tuning spec."""
-    from .mlir import run_mlir
+    from ..api.mlir import run_mlir
 
     return run_mlir(options, emit)
 
@@ -208,7 +208,7 @@ def replay(options: ReplayOptions, emit: Emit) -> ReplayResult:
 
     It starts processes, so a script must call it under `if __name__ == "__main__"`.
     """
-    from .replay import run_replay
+    from ..api.replay import run_replay
 
     return run_replay(options, emit)
 
@@ -216,7 +216,7 @@ def replay(options: ReplayOptions, emit: Emit) -> ReplayResult:
 @takes(ExportOptions)
 def export(options: ExportOptions, emit: Emit) -> ExportResult:
     """Write a recorded search in another form."""
-    from .export import run_export
+    from ..api.export import run_export
 
     return run_export(options)
 
@@ -224,7 +224,7 @@ def export(options: ExportOptions, emit: Emit) -> ExportResult:
 @takes(VerifyOptions)
 def verify_corpus(options: VerifyOptions, emit: Emit) -> VerifyResult:
     """Check that both kernels of each worked example are correct, and measure how much faster the second one is."""
-    from .verify_corpus import run_verify
+    from ..api.verify_corpus import run_verify
 
     return run_verify(options, emit)
 
@@ -232,7 +232,7 @@ def verify_corpus(options: VerifyOptions, emit: Emit) -> VerifyResult:
 @takes(AddOptions)
 def add_example(options: AddOptions, emit: Emit) -> AddResult:
     """Write the verified improvement of a run as a worked example, for oneself or for others."""
-    from .corpus import run_add
+    from ..api.corpus import run_add
 
     return run_add(options)
 
@@ -240,7 +240,7 @@ def add_example(options: AddOptions, emit: Emit) -> AddResult:
 @takes(ImportOptions)
 def import_runs(options: ImportOptions, emit: Emit) -> ImportResult:
     """Enter runs of others, or of before journals were signed, into the archive."""
-    from .import_runs import run_import
+    from ..api.import_runs import run_import
 
     return run_import(options)
 
@@ -248,7 +248,7 @@ def import_runs(options: ImportOptions, emit: Emit) -> ImportResult:
 @takes(ListOptions)
 def list_examples(options: ListOptions, emit: Emit) -> list[WorkedExample]:
     """The worked examples: the shipped ones and the user's own, or those of a folder."""
-    from .corpus import run_list
+    from ..api.corpus import run_list
 
     return run_list(options)
 
@@ -256,7 +256,7 @@ def list_examples(options: ListOptions, emit: Emit) -> list[WorkedExample]:
 @takes(CompileOptions)
 def compile_program(options: CompileOptions, emit: Emit) -> ProgramResult:
     """Improve the instructions that models follow: try them on recorded problems, keep what measures better."""
-    from .compile_program import run_compile
+    from ..api.compile_program import run_compile
 
     return run_compile(options, emit)
 
@@ -264,6 +264,16 @@ def compile_program(options: CompileOptions, emit: Emit) -> ProgramResult:
 @takes(ReportOptions)
 def report(options: ReportOptions, emit: Emit) -> ReportResult:
     """Write one HTML page about a run; about several runs of a folder a page for each, and one that lists them."""
-    from .report import run_report
+    from ..api.report import run_report
 
     return run_report(options, emit)
+
+
+def function_of(command: Command) -> Callable[..., Result]:
+    """Return a command of the registry as a function of its options, which returns its result."""
+
+    def run(options: Any, emit: Emit) -> Result:
+        return command.call(options, emit)
+
+    run.__name__, run.__doc__ = command.name, command.help
+    return takes(command.options)(run)

@@ -1,0 +1,304 @@
+"""What `tune kernel` returns: figures and files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, computed_field
+from rich.markup import escape
+from rich.text import Text
+
+from ...api.jobs import Job
+from ...core import Config, Evaluation, Metrics, SearchSpace, SpaceError
+from ...core.evidence import with_evidence
+from ...core.files import write_whole
+from ...runtime import result
+from ...runtime.command import NOTHING_FASTER
+from ...runtime.words import beside_reference, busy, workload_lines
+from ...tuners.discovery import FoundSpace
+from ...tuners.formats import write_csv, write_t4
+from ...tuners.search import Found
+
+
+class Result(result.Result):
+    """A finished search, and its files. Times are in milliseconds."""
+
+    job: result.ForPython[Job]
+    space: result.ForPython[FoundSpace]
+    pruned: result.ForPython[SearchSpace]
+    """What the device leaves of the space."""
+    found: result.ForPython[Found]
+    folder: result.ForPython[Path]
+    save: result.ForPython[bool] = True
+    """Whether the tuned kernel is written."""
+    solution: result.ForPython[Path | None] = None
+    """The tuned kernel as a Solution, in the dataset of a recorded workload."""
+    tuner: str
+    seed: int
+    patch: Path | None = Field(default=None, exclude_if=lambda patch: patch is None)
+    """The result as a change of the user's own files; absent where none was asked for, or nothing became faster."""
+
+    @computed_field
+    @property
+    def problem(self) -> str:
+        """The id of the problem."""
+        return self.job.problem.id
+
+    @computed_field
+    @property
+    def workload(self) -> str:
+        """The sizes."""
+        return self.job.problem.workload
+
+    @computed_field
+    @property
+    def backend(self) -> str:
+        """The language and target of the kernel."""
+        return self.job.backend
+
+    @computed_field
+    @property
+    def device(self) -> str:
+        """The device's name, or the user's name for it where no evaluation has one."""
+        return self.environment.get("device", self.job.device)
+
+    @computed_field
+    @property
+    def environment(self) -> dict[str, str]:
+        """The device and the versions, from an evaluation; a failed one has them too."""
+        noted = (evaluation.environment for evaluation in (*self.found.finals, *self.found.evaluations))
+        return next(filter(None, noted), {})
+
+    @computed_field(alias="space")
+    @property
+    def space_searched(self) -> dict[str, Any]:
+        """Where the space comes from, how many configs it has, and how many of them the device rules out."""
+        size, pruned = count(self.pruned), ruled_out(self.space, self.pruned)
+        return {"origin": self.space.origin, "size": size, "pruned": pruned}
+
+    @computed_field
+    @property
+    def trials(self) -> int:
+        """Configs that were evaluated."""
+        return self.found.progress.trials
+
+    @computed_field
+    @property
+    def recalled(self) -> int:
+        """Of these, by an earlier run."""
+        return self.found.progress.recalled
+
+    @computed_field
+    @property
+    def failed(self) -> int:
+        """Of these, not correct."""
+        return self.found.progress.failed
+
+    @computed_field
+    @property
+    def duplicates(self) -> int:
+        """Of these, whose code had been measured under another config."""
+        return self.found.progress.duplicates
+
+    @computed_field
+    @property
+    def statuses(self) -> dict[str, int]:
+        """How many trials ended how."""
+        return {status.value: count for status, count in self.found.progress.statuses.items()}
+
+    @computed_field
+    @property
+    def seconds(self) -> float:
+        """Spent on trials, those of an earlier run too."""
+        return round(self.found.progress.seconds, 3)
+
+    @computed_field
+    @property
+    def stopped(self) -> str:
+        """Why the search ended."""
+        return self.found.stopped
+
+    @computed_field
+    @property
+    def start(self) -> Metrics | None:
+        """The unchanged kernel, timed beside the finalists."""
+        return self.found.start.metrics() if self.found.start else None
+
+    @computed_field
+    @property
+    def best(self) -> dict[str, Any] | None:
+        """The winner's config and metrics."""
+        return _row(self.found.best) if self.found.best else None
+
+    @computed_field
+    @property
+    def best_so_far(self) -> dict[str, Any] | None:
+        """The fastest trial, which may not have won among the finalists."""
+        leader = self.found.progress.best
+        return {"config": leader.config, "latency_ms": leader.latency_ms} if leader else None
+
+    @computed_field(alias="times_as_fast")
+    @property
+    def gain(self) -> float | None:
+        """How many times as fast as the kernel's own constants."""
+        best, start = self.found.best, self.found.start
+        if self.own:
+            return 1.0  # one code, timed twice: what differs is noise
+        return start.latency_ms / best.latency_ms if best and start and best.latency_ms and start.latency_ms else None
+
+    @computed_field
+    @property
+    def finalists(self) -> list[dict[str, Any]]:
+        """The configs that were timed interleaved, and the unchanged kernel, the fastest first."""
+        return [_row(final) for final in self.found.finals]
+
+    @computed_field(alias="kernel")
+    @property
+    def kernel_path(self) -> Path | None:
+        """Where the tuned kernel stands; None where there is none to write."""
+        best, short = self.found.best, self.job.problem.id.rsplit("/", 1)[-1]
+        if not self.save or best is None or not self.faster or self.unproven:
+            return None
+        # A disturbed gain does not go into the file name.
+        figure = f"_{self.gain:.3f}x" if self.gain and self.contention is None else ""
+        return self.folder / f"{short}_tuned{figure}.py"
+
+    @computed_field
+    @property
+    def journal(self) -> Path:
+        """The file with each trial."""
+        return self.folder / "journal.jsonl"
+
+    @property
+    def exit_code(self) -> int:
+        """0 where a config is faster, 1 where none was correct."""
+        if self.found.best is None or self.unproven:
+            return 1
+        return 0 if self.faster or self.patch else NOTHING_FASTER
+
+    def write(self, plot: bool = False) -> None:
+        """The CSV, the summary, the tuned kernel and the curve."""
+        timed = [e for e in self.found.evaluations if e.latency_ms is not None]
+        if self.found.evaluations:
+            try:
+                write_csv(self.folder / "trials.csv", self.found.evaluations, self.pruned.names)
+            except SpaceError:  # texts that a CSV cannot distinguish from other values
+                write_t4(self.folder / "trials.json", self.found.evaluations, self.pruned.names)
+        if self.kernel_path is not None:
+            best, start = self.found.best, self.found.start
+            assert best is not None
+            source = self.job.kernel.bind(best.config).source
+            text = with_evidence(source, self.job.problem, best, start if start and start.measurement else best)
+            write_whole(self.kernel_path, text)
+        if plot and timed:
+            from ...api.plots import write_search_plot
+
+            title = f"{Path(self.job.reference).name} on {self.device}"
+            write_search_plot(self.folder / "convergence.png", self.found, title)
+        write_whole(self.folder / "summary.json", json.dumps(self.to_json(), indent=1) + "\n")
+
+    @property
+    def compared(self) -> list[Evaluation]:
+        """What an autotuner's configs are chosen from: the finalists, timed interleaved, or else all trials."""
+        return [one for one in self.found.finals if one.config] or list(self.found.evaluations)
+
+    @property
+    def own(self) -> bool:
+        """Whether the winner has the kernel's own constants."""
+        best, present = self.found.best, self.job.kernel.config
+        return best is not None and all(present[name] == value for name, value in best.config.items())
+
+    @property
+    def own_constants(self) -> Evaluation | None:
+        """The evaluation of the kernel's own constants, timed beside the finalists, with its config."""
+        start, present = self.found.start, self.job.kernel.config
+        own = {name: present[name] for name in self.pruned.names}
+        return start.model_copy(update={"config": own}) if start is not None else None
+
+    @property
+    def faster(self) -> bool:
+        """Whether the winner beats the kernel's own constants beyond doubt, or these cannot be measured."""
+        best, start = self.found.best, self.found.start
+        if best is None or self.own:
+            return False
+        gain = best.gain_over(start) if start is not None else None
+        return gain.low > 1.0 if gain is not None else start is None or start.measurement is None
+
+    @property
+    def contention(self) -> float | None:
+        """Cores that other processes kept busy while the winner, or what it is compared with, was timed."""
+        timed = [e.contention for e in (self.found.best, self.found.start) if e and e.contention is not None]
+        return max(timed, default=None)
+
+    @property
+    def unproven(self) -> str:
+        """Why the winner does not count as a result: its launches could not be replayed; '' where it does."""
+        best = self.found.best
+        return best.message if best is not None and not best.ok else ""
+
+    @property
+    def failure(self) -> str:
+        """Why there is no winner."""
+        found = self.found
+        if not found.progress.trials:
+            return f"nothing was tried: {found.stopped}; allow more"
+        if found.best is not None:
+            return ""
+        status, times = found.progress.statuses.most_common(1)[0]
+        first = next((e.message.splitlines()[0] for e in found.evaluations if e.status == status and e.message), "")
+        own = found.start
+        fix = "the unchanged kernel fails too: fix it first"
+        advice = fix if own is not None and not own.ok else "widen --param: the unchanged kernel is correct"
+        return (
+            f"none of {found.progress.trials} configs is correct: {times} times {status}, first: {escape(first)}; all "
+            f"are in {escape(str(self.journal))}; {advice}"
+        )
+
+    @property
+    def warnings(self) -> list[str]:
+        """Other processes, and a winner that does not count."""
+        found = [] if self.contention is None else [busy(self.contention)]
+        if self.unproven:
+            found.append(f"unproven, so the kernel is not written: {self.unproven}; `require_replay` accepts it")
+        return found
+
+    def lines(self) -> Iterator[Any]:
+        """The winner, its gain and speedups, and the files."""
+        best = self.found.best
+        assert best is not None
+        config = Config({name: best.config[name] for name in self.pruned.names})
+        yield Text.from_markup(f"best of {self.trials} trials: [bold]{escape(str(config))}[/]")
+        if not self.faster:
+            faster = ", [bold]not measurably faster than the kernel's own constants[/]"
+        else:
+            faster = f", [bold]{self.gain:.2f} times as fast[/] as the kernel's own constants" if self.gain else ""
+        yield Text.from_markup(
+            f"{best.latency_ms:.4f} ms{faster}; {best.speedup} against the reference{escape(beside_reference(best))}; "
+            f"stopped: {escape(self.stopped)}"
+        )
+        yield from workload_lines(best.workloads, self.found.start.workloads if self.found.start else {})
+        files = ("kernel", self.kernel_path), ("solution", self.solution), ("patch", self.patch)
+        for what, path in (*files, ("trials", self.folder)):
+            if path is not None:
+                yield f"{what}: {path}"
+
+
+def _row(evaluation: Evaluation) -> dict[str, Any]:
+    return {"config": evaluation.config, **evaluation.metrics().to_json()}
+
+
+def count(space: SearchSpace) -> int | None:
+    """The configs of a space; None when they are too many to count."""
+    members = space.encoded.members
+    return None if members is None else len(members)
+
+
+def ruled_out(found: FoundSpace, pruned: SearchSpace) -> int | None:
+    """Configs that the device rules out; None when they are too many to count."""
+    if pruned is found.space:
+        return 0
+    before, after = count(found.space), count(pruned)
+    return None if before is None or after is None else before - after

@@ -1,0 +1,357 @@
+"""Search the parameters of a Triton or TileLang kernel, and write the best config into a copy of it.
+
+Exit codes: 0 a config is faster, 1 no config was correct, 2 wrong usage, 3 nothing faster was found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ...api.bring_back import NOTHING, WayBack, bring_back
+from ...api.devices import CPU
+from ...api.evaluators import Searcher, at_workloads
+from ...api.jobs import Job, require_timed
+from ...api.options.groups import OUTPUT, SEARCH, WHERE, MachineOptions, ProblemOptions, ReturnOptions, SaveOptions
+from ...api.options.option import described, option
+from ...api.options.trust import TimingOptions
+from ...api.run_journal import same_run
+from ...api.solutions import save_solution
+from ...core import (
+    Budget,
+    Config,
+    Journal,
+    Kernel,
+    OptionError,
+    Profile,
+    ResultsError,
+    SearchSpace,
+    SpaceError,
+    Tuner,
+    Value,
+    set_aside,
+)
+from ...core.events import Emit, Finished, Note, SearchStarted, Warned, working
+from ...core.extras import require_extra
+from ...core.space_inference import named_sizes
+from ...core.syntax_tree import literal
+from ...core.workload_rows import workloads_by_key
+from ...evaluators.several_workloads import SeveralWorkloads, merged_profile
+from ...evaluators.waiting import WorkingClock
+from ...runtime import command
+from ...runtime.command import NOT_SHOWN
+from ...runtime.runtime import OpenSearcher, Runtime
+from ...tuners import catalogue
+from ...tuners.discovery import FoundSpace, space_of
+from ...tuners.formats import read_recording
+from ...tuners.hardware import prune
+from ...tuners.per_workload import per_workload
+from ...tuners.search import Found, Search
+from ...tuners.source_products import seen_in
+from ._kernel_result import Result as Result
+from ._kernel_result import count as count
+from ._kernel_result import ruled_out as ruled_out
+
+EXAMPLES = (
+    "tune kernel 1_1 --trials 100",
+    "tune kernel my_kernel.py --problem 1_1 --param BLOCK_M=32,64,128 --seconds 60 --plot",
+)
+POSITIONAL = ("kernel",)
+SPACE = "Search space"
+TRIALS = 200
+"""Of a search whose tuner does not end by itself, where the caller names no limit."""
+_PARAM = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(.+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(SaveOptions, TimingOptions, MachineOptions, ProblemOptions, ReturnOptions):
+    """Search the parameters of a kernel."""
+
+    kernel: str = field(
+        kw_only=False,
+        metadata=described("Kernel to tune: a path, level1/1_1.py, 1_1, or a function FILE::NAME.", metavar="REF"),
+    )
+    params: Mapping[str, Sequence[Any]] | Sequence[str] | None = option(
+        None, "A parameter and its values; replaces a declared one.", SPACE, metavar="NAME=A,B,C", texts=True
+    )
+    """By name, such as `{"BLOCK_M": [32, 64]}`, or texts such as 'BLOCK_M=32,64'. A command line gives the latter."""
+    constraint: tuple[str, ...] = option((), "An expression that every config must satisfy.", SPACE, metavar="EXPR")
+    prune: bool = option(True, "Keep configs that the device cannot run.", SPACE)
+    tuner: str = option("portfolio", "portfolio, xgboost, hill_climb, annealing, random or grid.", SEARCH)
+    stride: int | None = option(None, "Of the grid: every N-th config first.", SEARCH, metavar="N", at_least=1)
+    trials: int | None = option(None, "At most this many configs; by default 200, for grid all.", SEARCH, at_least=1)
+    seconds: float | None = option(None, "Start no trial after this time.", SEARCH, above=0)
+    patience: int | None = option(None, "Stop after this many trials without a better one.", SEARCH, at_least=1)
+    seed: int = option(0, "Of the tuner's choices.", SEARCH)
+    warm: tuple[Path, ...] = option(
+        (), "A journal or recording of the same parameters elsewhere.", SEARCH, metavar="FILE"
+    )
+    device: str = option("auto", "cpu, cuda, cuda:N, or several GPUs: cuda:0,cuda:1.", WHERE)
+    compilers: int | None = option(
+        None,
+        "Processes that compile, per device; by default its share of the cores, or half of it on a GPU where the next "
+        "choice depends on the last result.",
+        WHERE,
+        at_least=1,
+        trusted=True,
+    )
+    compile_limit: float = option(120.0, "Seconds after which a compilation is given up.", WHERE, above=0, trusted=True)
+    plot: bool = option(False, "Write the convergence curve as PNG.", OUTPUT)
+
+    @property
+    def budget(self) -> Budget:
+        """When the search ends."""
+        trials = None if catalogue.exhaustive(self.tuner) else TRIALS
+        return Budget(trials=trials if self.trials is None else self.trials, seconds=self.seconds)
+
+    def check(self) -> None:
+        """Raise `OptionError` for what does not go together."""
+        super().check()
+        catalogue.check(self.tuner)
+        if self.stride is not None and not catalogue.exhaustive(self.tuner):
+            raise OptionError(f"`stride` is for the grid, and the tuner is {self.tuner}", "use `tuner` grid")
+        if self.plot:
+            require_extra("`plot`", "matplotlib", "plots")
+
+
+@dataclass(frozen=True)
+class Plan(command.Plan):
+    """A search, and what becomes of its result."""
+
+    job: Job
+    devices: list[str]
+    params: Mapping[str, Sequence[Value]]
+    """Parameters in place of declared ones."""
+    constraint: tuple[str, ...]
+    prune: bool
+    """Whether configs that the device cannot run are left out."""
+    tuner: str
+    seed: int
+    stride: int
+    budget: Budget
+    patience: int | None
+    folder: Path
+    resume: bool
+    save: bool
+    plot: bool
+    dataset: Path | None
+    """Where a faster kernel goes as a Solution."""
+    way_back: WayBack | None = field(metadata=NOT_SHOWN)
+    warm: list[tuple[Config, float | None]] = field(metadata=NOT_SHOWN)
+    """What is known of the space's configs from elsewhere, in milliseconds."""
+    open_evaluator: OpenSearcher = field(metadata=NOT_SHOWN)
+
+
+def plan(options: Options, runtime: Runtime) -> Plan:
+    """Find the kernel and check what can be checked before it is measured."""
+    params = parse_params(options.params)
+    remote = runtime.remote(options)
+    devices = runtime.devices(options, remote)
+    job = runtime.joint_job(options, options.kernel, devices[0], remote)
+    require_timed(job)
+    # Most mistakes are found now; the extents of the matrix product are known with the profile.
+    space = space_of(job.kernel, params, options.constraint, named_sizes(job.problem), profiled=False)
+    adaptive = catalogue.adaptive(options.tuner)
+    return Plan(
+        job=job,
+        devices=devices,
+        params=params,
+        constraint=options.constraint,
+        prune=options.prune,
+        tuner=options.tuner,
+        seed=options.seed,
+        stride=options.stride or 1,
+        budget=options.budget,
+        patience=options.patience,
+        folder=results_folder(options.results, job),
+        resume=options.resume,
+        save=options.save,
+        plot=options.plot,
+        dataset=options.dataset,
+        way_back=WayBack.of(options, job),
+        warm=[pair for path in options.warm for pair in _warmth(path, job.kernel, space.space, runtime.emit)],
+        open_evaluator=runtime.searcher(devices, options.compilers, adaptive, options.compile_limit, options, remote),
+    )
+
+
+def run(plan: Plan, emit: Emit) -> Result:
+    """Search, and write the result, also that of an interrupted search."""
+    if not plan.resume:
+        set_aside(plan.folder / "journal.jsonl")
+    clock = WorkingClock()
+    with Journal(plan.folder / "journal.jsonl") as journal, contextlib.ExitStack() as stack:
+        evaluator = at_workloads(partial(plan.open_evaluator, clock=clock), stack)
+        same_run(journal, plan.job, plan.tuner)
+        profiles, keys = _looked_at(plan, evaluator, emit)
+        made = _searched_space(plan, profiles)
+        sets = workloads_by_key(keys)
+        tuner = _tuner(plan, made, profiles, sets)
+        more: dict[str, Any] = {"patience": plan.patience, "workload_sets": sets, "clock": clock}
+        job, pruned = plan.job, made.pruned
+        search = Search(job.problem, job.kernel, pruned, tuner, evaluator, journal, plan.budget, emit, **more)
+
+        def result(found: Found) -> Result:
+            return Result(
+                job=job,
+                space=made.whole,
+                pruned=pruned,
+                found=found,
+                folder=plan.folder,
+                save=plan.save,
+                tuner=plan.tuner,
+                seed=plan.seed,
+            )
+
+        emit(made.started(job.reference, plan.budget))
+        try:
+            found = search.run()
+        except BaseException as error:
+            # Without a trial of its own, this run has nothing to put over what an earlier one left.
+            if search.progress.trials > search.progress.recalled:
+                why = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error) or type(error).__name__
+                with contextlib.suppress(ResultsError, SpaceError):
+                    result(search.so_far(why)).write(plan.plot)
+            raise
+        finally:
+            emit(Finished())
+    tuned = result(found)
+    tuned.write(plan.plot)
+    return _handed_on(plan, tuned, keys, emit)
+
+
+@dataclass(frozen=True)
+class _Space:
+    """The space of a search, whole and as the device leaves it."""
+
+    whole: FoundSpace
+    pruned: SearchSpace
+    rules: Sequence[str]
+    start: Sequence[Config]
+    """The kernel's own configs in it."""
+
+    def started(self, name: str, budget: Budget) -> SearchStarted:
+        """Return the event that tells of the search."""
+        ruled = ruled_out(self.whole, self.pruned)
+        return SearchStarted(name, self.whole.origin, self.pruned, count(self.pruned), ruled, tuple(self.rules), budget)
+
+
+def _looked_at(
+    plan: Plan, evaluator: SeveralWorkloads[Searcher], emit: Emit
+) -> tuple[dict[str, Profile], dict[str, str]]:
+    """Return each workload's profile, and what the function's autotuner tells workloads apart by."""
+    job = plan.job
+    loading = threading.Thread(target=catalogue.preload, args=(plan.tuner,), daemon=True)
+    with (
+        working(emit, f"looking at {job.problem.id} on {job.where or ', '.join(plan.devices)}"),
+        ThreadPoolExecutor(1, "keys") as beside,
+    ):
+        loading.start()
+        reading = beside.submit(autotuner_keys, plan.way_back, job)
+        profiles = {name: seen_in(one, job.kernel) for name, one in evaluator.profiles(job.problem).items()}
+        keys = reading.result()
+        loading.join()
+    return profiles, keys
+
+
+def _searched_space(plan: Plan, profiles: Mapping[str, Profile]) -> _Space:
+    kernel, profile = plan.job.kernel, merged_profile(list(profiles.values()))
+    space = space_of(kernel, plan.params, plan.constraint, named_sizes(plan.job.problem, profile))
+    start = [Config({name: kernel.config[name] for name in space.space.names}), *kernel.configs_in(space.space)]
+    pruned, rules = prune(space.space, kernel, profile, start) if plan.prune else (space.space, [])
+    return _Space(space, pruned, rules, start)
+
+
+def _tuner(plan: Plan, space: _Space, profiles: Mapping[str, Profile], sets: Sequence[Sequence[str]]) -> Tuner:
+    """Return the tuner, or one that has a tuner for each of the sets of workloads."""
+
+    def make(names: Sequence[str]) -> Tuner:
+        # Tiles for one decoded token say nothing of those for a prompt.
+        there = merged_profile([profiles[name] for name in names] if names else list(profiles.values()))
+        return catalogue.create(plan.tuner, space.pruned, plan.seed, plan.warm, space.start, there, plan.stride)
+
+    return per_workload(make, sets) if catalogue.adaptive(plan.tuner) else make(())
+
+
+def _handed_on(plan: Plan, tuned: Result, keys: Mapping[str, str], emit: Emit) -> Result:
+    """Write a faster kernel into its dataset, or back into the user's package."""
+    found, job = tuned.found, plan.job
+    if tuned.kernel_path is not None and found.best is not None:
+        kernel = job.kernel.bind(found.best.config)
+        solution = save_solution(plan.dataset, job, kernel, found.best, emit)
+        tuned = tuned.model_copy(update={"solution": solution})
+    if plan.way_back is None:
+        return tuned
+    best = found.best if tuned.faster and not tuned.unproven else tuned.own_constants
+    if best is None:
+        emit(Note(NOTHING))
+        return tuned
+    from ...api.patches import worthwhile  # with it comes libcst
+
+    bound, tried = job.kernel.bind(best.config), [*found.evaluations, *found.finals]
+    configs = worthwhile(best, tuned.compared, keys)
+    patch = bring_back(plan.way_back, job, bound, best, configs, tried, emit)
+    return tuned.model_copy(update={"patch": patch})
+
+
+def autotuner_keys(way_back: WayBack | None, job: Job) -> dict[str, str]:
+    """What the function's autotuner tells its workloads apart by; nothing where it has none, or gets no configs."""
+    if way_back is None or job.function is None or not job.function.kernels:
+        return {}
+    from ...api.workload_keys import workload_keys
+
+    return workload_keys(job.function, job.problem)
+
+
+def _warmth(path: Path, kernel: Kernel, space: SearchSpace, emit: Emit) -> list[tuple[Config, float | None]]:
+    """Return a recording's times for the configs of a space."""
+    recording = read_recording(path)
+    if recording.kernel not in (None, kernel.digest):
+        emit(Warned(f"`warm` {path} is of another kernel ({recording.kernel}), so it only seeds the search"))
+    return recording.within(space)
+
+
+def parse_params(given: Mapping[str, Sequence[Value]] | Sequence[str] | None) -> dict[str, list[Value]]:
+    """Names and their values, from these or from texts such as 'BLOCK_M=32,64,128'; `SpaceError` for other texts."""
+    if isinstance(given, Mapping):
+        return {name: list(values) for name, values in given.items()}
+    found: dict[str, list[Value]] = {}
+    for text in [given] if isinstance(given, str) else given or ():
+        match = _PARAM.fullmatch(text)
+        if match is None:
+            raise SpaceError(f"`params` {text!r} names no values; write it as BLOCK_M=32,64,128")
+        if match[1] in found:
+            raise SpaceError(f"`params` {match[1]} is given twice; give all its values at once")
+        found[match[1]] = [_value(part.strip(), text) for part in match[2].split(",")]
+    return found
+
+
+def _value(text: str, whole: str) -> Value:
+    if not text:
+        raise SpaceError(f"`params` {whole!r} has an empty value; write it as BLOCK_M=32,64,128")
+    try:
+        value = literal(text)
+    except (ValueError, SyntaxError):
+        if re.search(r"[()\[\]{}]", text):
+            raise SpaceError(f"`params` {whole!r}: a value is a number or a text without brackets") from None
+        return text
+    return value if isinstance(value, int | float | str) else text
+
+
+def results_folder(root: Path, job: Job) -> Path:
+    """Where the searches of one kernel at one workload on one device are kept."""
+    problem = job.problem
+    device = CPU if (job.device, job.where) == (CPU, "") else _slug(job.label)
+    # A dataset may have other sizes under the same workload's name.
+    workload = f"{_slug(problem.workload)[:24]}-{problem.sizes_digest[:6]}"
+    return root / "tuning" / f"{problem.id}_{job.backend}_{job.kernel.digest[:6]}_{device}_{workload}"
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower())
