@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import events
     from .api.attention import ScheduleOptimizer, tune_attention
     from .api.options.attention import AttentionConfig
     from .core.errors import KernelwrightError
@@ -55,7 +54,6 @@ __all__ = [
     "evaluate",
     "evaluate_folder",
     "evaluate_solution",
-    "events",
     "export",
     "import_runs",
     "list_examples",
@@ -84,8 +82,6 @@ def __getattr__(name: str) -> Any:
         if command is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return import_module(".frontends.functions", __name__).function_of(command)
-    if name == "events":
-        return import_module(".events", __name__)
     return getattr(import_module(f".{_ELSEWHERE.get(name, 'frontends.functions')}", __name__), name)
 
 

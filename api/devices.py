@@ -10,6 +10,7 @@ from pathlib import Path
 from ..core import DeviceError, DeviceLimits, OptionError, Target, of_backend
 from ..evaluators.pipeline.processes import cores
 from ..evaluators.remote.machines import Remote
+from ..tuners.gemm.device import H200_LIMITS, Device
 from .options.groups import DeviceOptions, ProblemOptions
 from .options.trust import TimingOptions
 
@@ -69,6 +70,13 @@ def _driver_and_handle(device: str) -> tuple[ctypes.CDLL, ctypes.c_int]:
     driver.cuInit(0)
     driver.cuDeviceGet(ctypes.byref(handle), int(device.partition(":")[2] or 0))
     return driver, handle
+
+
+def device_of(name: str) -> Device:
+    """Return what files and estimates know of a device; a CPU has an H200's limits, to check files with."""
+    if name == CPU:
+        return Device("cpu", H200_LIMITS)
+    return Device(device_label(name), device_limits(name))
 
 
 def choose_device(options: DeviceOptions, remote: Remote | None = None) -> str:

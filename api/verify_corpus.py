@@ -15,9 +15,8 @@ from ..corpus.names import nearest
 from ..corpus.problems import find_problem
 from ..evaluators.local import LocalEvaluator
 from ..tuners.gemm.stores.store import BLOCKSCALE
-from .devices import CPU, choose_device
+from .devices import CPU, choose_device, device_of
 from .evaluators import local_evaluator
-from .gemm import device_of
 from .jobs import at_workload
 from .options.corpus import VerifyOptions
 from .options.trust import TimingOptions

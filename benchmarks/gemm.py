@@ -23,14 +23,13 @@ from typing import Any
 
 from command import run_benchmark
 from environment import tuners_environment
-from kernelwright.api.gemm import device_of, evaluator_of, run_gemm
-from kernelwright.api.gemm_result import GemmResult, geomean
-from kernelwright.api.gemm_task import task_of
-from kernelwright.api.options.gemm import GemmOptions
 from kernelwright.api.options.groups import Backend
-from kernelwright.cli.tune_gemm import describe, duration
+from kernelwright.commands.tune import gemm
+from kernelwright.commands.tune._gemm_result import describe, geomean
 from kernelwright.core import Config
 from kernelwright.core.events import Event, Note, PartDone, Warned
+from kernelwright.runtime.runtime import Runtime
+from kernelwright.runtime.words import duration
 from kernelwright.tuners.gemm.analytic import space_for
 from kernelwright.tuners.gemm.result import ShapeResult
 from kernelwright.tuners.gemm.shapes import Shape
@@ -71,7 +70,7 @@ def folder_of(arguments: argparse.Namespace) -> Path:
     return folder
 
 
-def options_of(arguments: argparse.Namespace, product: str, table: list[Any], **more: Any) -> GemmOptions:
+def options_of(arguments: argparse.Namespace, product: str, table: list[Any], **more: Any) -> gemm.Options:
     """The options of a sweep; its files stay in the working folder, so that it can go on."""
     folder = folder_of(arguments)
     (folder / "sizes.json").write_text(json.dumps(table))
@@ -80,13 +79,14 @@ def options_of(arguments: argparse.Namespace, product: str, table: list[Any], **
         **{"device": arguments.device, "graph": arguments.graph, "trials": arguments.trials, "benchmark": True},
         **{"backend": arguments.backend},
     }
-    return GemmOptions(product, **{**given, **more})
+    return gemm.Options(product, **{**given, **more})
 
 
-def sweep(options: GemmOptions) -> tuple[GemmResult, float]:
+def sweep(options: gemm.Options) -> tuple[gemm.Result, float]:
     """The result and the seconds of this call."""
     began = time.perf_counter()
-    result = run_gemm(options, print_line)
+    with Runtime(print_line) as runtime:
+        result = gemm.run(gemm.plan(options, runtime), print_line)
     return result, time.perf_counter() - began
 
 
@@ -103,7 +103,7 @@ def fp16(arguments: argparse.Namespace) -> dict[str, Any]:
     result, seconds = sweep(options_of(arguments, "gemm", FP16, configs=3))
     table(result)
     return {
-        **result.summary(),
+        **result.to_json(),
         "seconds_of_this_call": round(seconds, 1),
         "against_cublas": summarize("cuBLAS", [one.over_baseline for one in result.shapes if one.over_baseline]),
         "against_analytic": summarize("the analytic choice", [one.gain for one in result.shapes if one.gain]),
@@ -120,11 +120,12 @@ def a8w8(arguments: argparse.Namespace) -> dict[str, Any]:
     table(result)
     beside = folder_of(arguments) / "beside.jsonl"
     known = [json.loads(line) for line in beside.read_text().splitlines()] if beside.exists() else []
-    device = arguments.device.split(",")[0]
     beside_cublas = replace(options, benchmark=True)
-    task = task_of(beside_cublas, device_of(device), True)
+    with Runtime(print_line) as runtime:
+        planned = gemm.plan(beside_cublas, runtime)
+    task = planned.task
     assert task.baseline is not None
-    with evaluator_of(beside_cublas, device) as evaluator, beside.open("a") as log:
+    with planned.open_evaluators[0]() as evaluator, beside.open("a") as log:
         done = {(row["M"], row["N"], row["K"]) for row in known}
         for one in result.shapes:
             shape = one.shape
@@ -157,7 +158,7 @@ def a8w8(arguments: argparse.Namespace) -> dict[str, Any]:
         if row["M"] >= 1024 and row["cublas_bf16_ms"] and row["tuned_ms"]
     ]
     return {
-        **result.summary(),
+        **result.to_json(),
         "seconds_of_this_call": round(seconds, 1),
         "seconds_of_all_shapes": round(sum(one.seconds for one in result.shapes), 1),
         "beside": known,
@@ -176,8 +177,9 @@ def exhaustive(arguments: argparse.Namespace) -> dict[str, Any]:
         results=folder_of(arguments) / "grid",
     )  # fmt: skip
     whole = sweep(everything)[0]
-    device = device_of(arguments.device.split(",")[0])
-    task = task_of(everything, device, True)
+    with Runtime(print_line) as runtime:
+        planned = gemm.plan(everything, runtime)
+    device, task = planned.device, planned.task
     fixed = store_of(everything.chosen_format).fixed(Subject(everything.product, task.dtype, device))
     for ours, best in zip(searched.shapes, whole.shapes, strict=True):
         assert ours.config is not None and best.times
@@ -190,7 +192,7 @@ def exhaustive(arguments: argparse.Namespace) -> dict[str, Any]:
     return {"shapes": found}
 
 
-def table(result: GemmResult) -> None:
+def table(result: gemm.Result) -> None:
     """Print the shapes as a table."""
     print("| M | N | K | ms | TFLOP/s | cuBLAS TFLOP/s | x cuBLAS | x analytic | config |\n|" + "---|" * 9)
     for one in result.shapes:

@@ -9,7 +9,6 @@ import typer
 import typer.main
 
 from .help_examples import examples_block
-from .registered import CommandGroup
 
 Command = tuple[str, ...]
 """('tune', 'kernel')."""
@@ -21,7 +20,6 @@ FIRST_STEPS = (
     "tune kernel 1_1 --trials 100",
 )
 app = typer.Typer(
-    cls=CommandGroup,
     name="kernelwright",
     help=f"Make GPU and CPU kernels faster, and prove it.\n\n{examples_block(FIRST_STEPS)}",
     no_args_is_help=True,

@@ -23,6 +23,7 @@ from .guard import guarded, started
 from .help_examples import with_examples
 from .mcp import mcp
 from .parameters import RESUMABLE, JsonOption, QuietOption, with_options
+from .registered import CommandGroup
 from .report import report
 from .trust import trust
 from .tune import tune_app
@@ -45,7 +46,7 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(cls=CommandGroup)
 def root(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)

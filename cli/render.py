@@ -12,7 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.status import Status as Spinner
 
 from ..core import Status, Value
-from ..core.events import Event, Note, Replying, Step, Warned
+from ..core.events import Event, Note, PartDone, Replying, Step, Warned
+from ..runtime.words import duration
 from .console import console
 from .flags import as_flags, option_names
 
@@ -49,6 +50,8 @@ class Screen:
                 self.note(event.text)
             case Warned():
                 self.warn(event.text)
+            case PartDone() if event.text:
+                self._say_part(event)
             case Step():
                 self._draw_step(event) if self.live else self._say_step(event)
             case Replying() if self.live:
@@ -82,6 +85,15 @@ class Screen:
         """A heading between kernels of a batch."""
         if not self.display.quiet:
             self.console.rule(escape(text)) if self.live else self.console.print(escape(text))
+
+    def _say_part(self, part: PartDone) -> None:
+        """One line, on standard error where it failed."""
+        left = f"; about {duration(part.left_s)} left" if part.left_s and part.number < part.total else ""
+        line = f"[{part.number}/{part.total}] {part.text}{left}"
+        if part.failed:
+            self.errors.print(escape(line))
+        else:
+            self.note(line)
 
     def _say_step(self, step: Step) -> None:
         """One line where a step begins, or for each part of it that is done."""

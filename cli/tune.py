@@ -8,7 +8,6 @@ from typing import Any
 import typer
 
 from ..api.options.attention import AttentionConfig
-from ..api.options.gemm import GemmOptions
 from ..api.options.mlir import MlirOptions
 from ..api.options.tune import ExportOptions, ReplayOptions
 from .guard import guarded
@@ -24,28 +23,6 @@ tune_app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-
-
-@tune_app.command()
-@with_examples(
-    "tune gemm --sizes sizes.yaml --format tune-gemm --output tuned.yaml --compare",
-    "tune gemm a8w8_blockscale -m 16 -m 64 -n 7168 -k 2048 --format vllm --output configs",
-    "tune gemm moe -m 16 -m 64 -n 14336 -k 4096 --experts 8 --top-k 2 --format sglang -o configs",
-)
-@with_options(GemmOptions, positional=("product",))
-def gemm(given: Mapping[str, Any], json: JsonOption = False, quiet: QuietOption = False) -> None:
-    """Tune a matrix product over a table of shapes, and write an engine's config files.
-
-    Exit codes: 0 finished, 1 a shape has no choice or was left out, 2 wrong usage.
-    """
-
-    def work() -> int:
-        from .render import Display
-        from .tune_gemm import show_gemm
-
-        return show_gemm(given, Display(json=json, quiet=quiet))
-
-    raise typer.Exit(guarded(work, RESUMABLE))
 
 
 @tune_app.command()

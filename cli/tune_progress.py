@@ -15,6 +15,7 @@ from rich.text import Text
 from ..core import Evaluation
 from ..core.events import Event, FinalsStarted, Finished, SearchStarted, TrialDone
 from ..core.text import first_line
+from ..tuners.search import SEARCHED
 from .render import Display, Screen, describe_config, status_text
 
 ROWS = 8
@@ -43,7 +44,7 @@ class SearchLines(SearchDisplay):
         match event:
             case SearchStarted():
                 self._started(event)
-            case TrialDone():
+            case TrialDone(origin=origin) if origin == SEARCHED:
                 self.trial(event)
             case FinalsStarted():
                 self.finals(f"measuring {len(event.configs) - 1} finalists and the unchanged kernel, interleaved")

@@ -81,6 +81,9 @@ class PartDone(Event):
     total: int = 1
     left_s: float | None = None
     """Estimated seconds for the others."""
+    text: str = ""
+    """The result in words, where one line says it."""
+    failed: bool = False
 
 
 @dataclass(frozen=True)

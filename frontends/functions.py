@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from ..api.options.check import CheckOptions
 from ..api.options.corpus import AddOptions, ImportOptions, ListOptions, VerifyOptions
 from ..api.options.evaluate import EvaluateOptions, ProfileOptions
-from ..api.options.gemm import GemmOptions
 from ..api.options.mlir import MlirOptions
 from ..api.options.optimize import BatchOptions, ListSlowOptions, OptimizeOptions
 from ..api.options.option import documented
@@ -22,6 +21,7 @@ from ..api.options.report import ReportOptions
 from ..api.options.retrieve import RetrieveOptions
 from ..api.options.tune import ExportOptions, ReplayOptions
 from ..commands import plan as plan_command
+from ..commands.tune import gemm as gemm_command
 from ..commands.tune import kernel as tune_kernel
 from ..runtime.runtime import Runtime
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from ..api.evaluate import FolderResult
     from ..api.evaluate_solution import SolutionResult
     from ..api.export import ExportResult
-    from ..api.gemm_result import GemmResult
     from ..api.import_runs import ImportResult
     from ..api.list_slow import Listing
     from ..api.mlir_result import MlirResult
@@ -186,12 +185,11 @@ def tune(options: tune_kernel.Options, emit: Emit) -> tune_kernel.Result:
         return tune_kernel.run(tune_kernel.plan(options, runtime), emit)
 
 
-@takes(GemmOptions)
-def tune_gemm(options: GemmOptions, emit: Emit) -> GemmResult:
+@takes(gemm_command.Options)
+def tune_gemm(options: gemm_command.Options, emit: Emit) -> gemm_command.Result:
     """Tune a matrix product over a table of shapes, and write an engine's config files."""
-    from ..api.gemm import run_gemm
-
-    return run_gemm(options, emit)
+    with Runtime(emit) as runtime:
+        return gemm_command.run(gemm_command.plan(options, runtime), emit)
 
 
 @takes(MlirOptions)

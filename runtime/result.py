@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, GetPydanticSchema
 from pydantic_core import core_schema
@@ -23,6 +23,9 @@ class Result(BaseModel):
         frozen=True, arbitrary_types_allowed=True, use_attribute_docstrings=True, ser_json_inf_nan="constants"
     )
 
+    absent_if_none: ClassVar[tuple[str, ...]] = ()
+    """Keys that the JSON has only where there is a value."""
+
     @property
     def exit_code(self) -> int:
         """The exit code of a command line: 0 where it did what it is for."""
@@ -40,7 +43,8 @@ class Result(BaseModel):
 
     def to_json(self) -> dict[str, Any]:
         """The result as plain data."""
-        return self.model_dump(mode="json", by_alias=True)
+        found = self.model_dump(mode="json", by_alias=True)
+        return {name: value for name, value in found.items() if value is not None or name not in self.absent_if_none}
 
     def lines(self) -> Iterable[Any]:
         """What a terminal prints of it: texts, which are printed as they are, or what rich draws."""

@@ -15,7 +15,7 @@ from ..core.events import Emit
 from ..core.files import cache_folder
 from ..evaluators.local import LocalEvaluator
 from ..evaluators.remote.machines import Remote
-from ..evaluators.settings import Limits, Settings
+from ..evaluators.settings import Limits, Sampling, Settings
 
 OpenLocal = Callable[[], LocalEvaluator]
 """Opens the evaluator of this machine; whoever calls it closes it."""
@@ -71,7 +71,9 @@ class Runtime:
         compile_s: float,
         options: TrustOptions,
         remote: Remote | None = None,
+        sampling: Sampling | None = None,
     ) -> OpenSearcher:
         """Return what opens an evaluator for many configs (`search_evaluator`); options are read now."""
         settings = settings_of(options, Settings(limits=Limits(compile_s=compile_s)))
-        return partial(search_evaluator, devices, compilers, adaptive, settings, remote)
+        opened = partial(search_evaluator, devices, compilers, adaptive, settings, remote)
+        return opened if sampling is None else partial(opened, sampling=sampling)

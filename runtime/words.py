@@ -42,3 +42,8 @@ def busy(cores: float) -> str:
         f"other processes used {cores:.1f} cores while this was timed, so its speedup is unreliable; "
         "run it again on a quiet machine"
     )
+
+
+def duration(seconds: float) -> str:
+    """'40 s' or '3 min'."""
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"

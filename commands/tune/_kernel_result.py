@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from pydantic import Field, computed_field
+from pydantic import computed_field
 from rich.markup import escape
 from rich.text import Text
 
@@ -26,6 +26,7 @@ from ...tuners.search import Found
 class Result(result.Result):
     """A finished search, and its files. Times are in milliseconds."""
 
+    absent_if_none: ClassVar = ("patch",)
     job: result.ForPython[Job]
     space: result.ForPython[FoundSpace]
     pruned: result.ForPython[SearchSpace]
@@ -38,7 +39,7 @@ class Result(result.Result):
     """The tuned kernel as a Solution, in the dataset of a recorded workload."""
     tuner: str
     seed: int
-    patch: Path | None = Field(default=None, exclude_if=lambda patch: patch is None)
+    patch: Path | None = None
     """The result as a change of the user's own files; absent where none was asked for, or nothing became faster."""
 
     @computed_field

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from kernelwright.api.options.gemm import GemmOptions
 from kernelwright.cli.main import app
-from kernelwright.cli.tune_gemm import describe, duration
+from kernelwright.commands.tune._gemm_result import describe
+from kernelwright.commands.tune.gemm import Options
 from kernelwright.core import Config, OptionError
+from kernelwright.runtime.words import duration
 from kernelwright.tuners.gemm.result import ShapeResult
 from kernelwright.tuners.gemm.shapes import Shape
 from typer.testing import CliRunner
@@ -100,13 +101,13 @@ def test_fp8_experts_are_checked_and_both_files_of_sglang_written(tmp_path: Path
 
 
 def test_options_know_the_products_dtypes() -> None:
-    one = GemmOptions("a8w8_blockscale", m=(16,), n=128, k=128)
+    one = Options("a8w8_blockscale", m=(16,), n=128, k=128)
     assert one.chosen_dtype == "bfloat16"
-    assert GemmOptions(m=(16,), n=128, k=128, dtype="fp8").chosen_dtype == "float8_e4m3fn"
+    assert Options(m=(16,), n=128, k=128, dtype="fp8").chosen_dtype == "float8_e4m3fn"
     with pytest.raises(OptionError, match="takes weights as"):
-        GemmOptions("a8w8_blockscale", m=(16,), n=128, k=128, layout="TT")
+        Options("a8w8_blockscale", m=(16,), n=128, k=128, layout="TT")
     with pytest.raises(OptionError, match="configs"):
-        GemmOptions(m=(16,), n=128, k=128, configs=6)
+        Options(m=(16,), n=128, k=128, configs=6)
 
 
 def test_a_shapes_line_says_speed_gain_and_baseline() -> None:

@@ -6,19 +6,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from ..core import Budget, OptionError, TorchProblem, Value
-from ..core.problem import Tolerance
-from ..corpus import find_kernel, find_problem
-from ..tuners.gemm.device import Device
-from ..tuners.gemm.lookup import WIDTHS
-from ..tuners.gemm.shapes import Shape, parse_shape
-from ..tuners.gemm.sizes import Routing, Sizes, read_sizes
-from ..tuners.gemm.stores.store import BLOCKSCALE, GEMM, TRITON
-from ..tuners.gemm.task import Task
-from .options.gemm import FP8, MOE, GemmOptions
+from ...core import Budget, OptionError, TorchProblem, Value
+from ...core.problem import Tolerance
+from ...corpus import find_kernel, find_problem
+from ...tuners.gemm.device import Device
+from ...tuners.gemm.lookup import WIDTHS
+from ...tuners.gemm.shapes import Shape, parse_shape
+from ...tuners.gemm.sizes import Routing, Sizes, read_sizes
+from ...tuners.gemm.stores.store import BLOCKSCALE, GEMM, TRITON
+from ...tuners.gemm.task import Task
+from ._gemm_options import FP8, MOE, Options
 
 
-def sizes_of(options: GemmOptions) -> Sizes:
+def sizes_of(options: Options) -> Sizes:
     """Return the shapes that the options name."""
     routing = Routing(options.experts, options.top_k) if options.product == MOE else None
     if options.sizes is None:
@@ -38,7 +38,7 @@ def sizes_of(options: GemmOptions) -> Sizes:
     return Sizes(kept, sizes.configs, (*sizes.refused, *refused))
 
 
-def task_of(options: GemmOptions, device: Device, timed: bool) -> Task:
+def task_of(options: Options, device: Device, timed: bool) -> Task:
     """Return what is tuned; problems take their sizes from the shape."""
     product, dtype = options.product, options.chosen_dtype
     kernel = find_kernel(f"gemm/{product}", options.backend).read()
@@ -82,7 +82,7 @@ def _cublas() -> Callable[[Shape], tuple[TorchProblem, Any]]:
     return at
 
 
-def _tolerant(problem: TorchProblem, options: GemmOptions) -> TorchProblem:
+def _tolerant(problem: TorchProblem, options: Options) -> TorchProblem:
     """The problem with the tolerances that were asked for."""
     if options.atol is None and options.rtol is None:
         return problem

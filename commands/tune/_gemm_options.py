@@ -6,9 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .groups import OUTPUT, SEARCH, WHERE, Backend, DeviceOptions, ResultOptions
-from .option import described, option
-from .trust import TRUST, TimingOptions
+from ...api.options.groups import OUTPUT, SEARCH, WHERE, Backend, DeviceOptions, ResultOptions
+from ...api.options.option import described, option
+from ...api.options.trust import TRUST, TimingOptions
+from ...core import OptionError
+from ...tuners import catalogue
+from ...tuners.gemm.shapes import LAYOUTS
+from ...tuners.gemm.stores import names, store_of
 
 SHAPES = "Shapes"
 MOE = "moe"
@@ -25,7 +29,7 @@ YAML = (".yaml", ".yml")
 
 
 @dataclass(frozen=True, kw_only=True)
-class GemmOptions(TimingOptions, DeviceOptions, ResultOptions):
+class Options(TimingOptions, DeviceOptions, ResultOptions):
     """Tune a matrix product over a table of shapes, and write an engine's config files."""
 
     product: str = field(
@@ -125,9 +129,6 @@ class GemmOptions(TimingOptions, DeviceOptions, ResultOptions):
 
     def check(self) -> None:
         """Raise `OptionError` for what does not go together."""
-        from ...core.errors import OptionError
-        from ...tuners import catalogue
-
         super().check()
         if self.product not in DTYPES:
             raise OptionError(f"there is no product {self.product!r}", _use(DTYPES))
@@ -141,9 +142,6 @@ class GemmOptions(TimingOptions, DeviceOptions, ResultOptions):
             raise OptionError("`compare_wo_tuning` checks the configs of a file", "give it as `sizes`")
 
     def _check_sizes(self) -> None:
-        from ...core.errors import OptionError
-        from ...tuners.gemm.shapes import LAYOUTS
-
         if self.sizes is not None and (self.m or self.n is not None or self.k is not None):
             raise OptionError("`sizes` and `m`, `n`, `k` exclude each other")
         if self.sizes is None and not (self.m and self.n is not None and self.k is not None):
@@ -159,9 +157,6 @@ class GemmOptions(TimingOptions, DeviceOptions, ResultOptions):
             raise OptionError(f"`layout` {self.layout}: {self.product} takes weights as (N, K) only", "use TN")
 
     def _check_format(self) -> None:
-        from ...core.errors import OptionError
-        from ...tuners.gemm.stores import names, store_of
-
         store = store_of(self.chosen_format)
         if self.product not in store.kernels:
             fitting = [name for name in names() if self.product in store_of(name).kernels]

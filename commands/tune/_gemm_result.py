@@ -1,0 +1,132 @@
+"""What `tune gemm` returns: a choice for each shape, and the files that were written."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import computed_field
+
+from ...core import Config
+from ...runtime import result
+from ...tuners.gemm.cover import Cover
+from ...tuners.gemm.result import ShapeResult
+from ...tuners.gemm.rule import Rule
+
+
+class Result(result.Result):
+    """What a sweep found, and its files. Times are in milliseconds."""
+
+    absent_if_none: ClassVar = ("configs",)
+    product: str
+    dtype: str
+    device: str
+    refused: tuple[str, ...]
+    """Entries of the file of sizes that were left out, and why."""
+    files: tuple[Path, ...] = ()
+    """The engine's."""
+    shapes: result.ForPython[tuple[ShapeResult, ...]] = ()
+    folder: result.ForPython[Path]
+    covered: result.ForPython[Cover | None] = None
+    """The configs that serve all shapes."""
+    rule: result.ForPython[Rule | None] = None
+    """How to choose among them."""
+    rule_slowdown: result.ForPython[float | None] = None
+    """Geometric mean of the rule's time over the best, on the shapes that it was made of."""
+
+    @computed_field(alias="shapes")
+    @property
+    def choices(self) -> list[dict[str, Any]]:
+        """For each shape its config, or why it has none."""
+        return [one.to_json() for one in self.shapes]
+
+    @computed_field
+    @property
+    def times_the_analytic_choice(self) -> float | None:
+        """Geometric mean over the shapes that were timed."""
+        return geomean([one.gain for one in self.shapes])
+
+    @computed_field
+    @property
+    def times_the_baseline(self) -> float | None:
+        """Geometric mean over the shapes that were timed beside cuBLAS."""
+        return geomean([one.over_baseline for one in self.shapes])
+
+    @computed_field
+    @property
+    def sweep(self) -> Path:
+        """The file of all results."""
+        return self.folder / "sweep.json"
+
+    @computed_field
+    @property
+    def configs(self) -> dict[str, Any] | None:
+        """The configs that serve all shapes, and the rule; absent where none were to be chosen."""
+        if self.covered is None or self.rule is None:
+            return None
+        return {
+            "configs": [dict(one) for one in self.covered.configs],
+            "slowdown": self.covered.slowdown,
+            "worst": self.covered.worst,
+            "rule": self.rule.to_json(),
+            "rule_slowdown": self.rule_slowdown,
+        }
+
+    @property
+    def failed(self) -> list[ShapeResult]:
+        """The shapes without a choice."""
+        return [one for one in self.shapes if one.config is None]
+
+    @property
+    def exit_code(self) -> int:
+        """1 where a shape that was asked for has no choice."""
+        return 1 if self.failed or self.refused else 0
+
+    @property
+    def warnings(self) -> list[str]:
+        """How many shapes have no choice."""
+        return [f"{len(self.failed)} of {len(self.shapes)} shapes have no choice"] if self.failed else []
+
+    def lines(self) -> Iterator[str]:
+        """The means, the configs for all shapes with their rule, and the files."""
+        means = (self.times_the_analytic_choice, "the analytic choice"), (self.times_the_baseline, "cuBLAS")
+        for mean, name in means:
+            if mean is not None:
+                yield f"geometric mean: {mean:.3f}x {name}"
+        if self.covered is not None and self.rule is not None:
+            names = {config: f"config {number}" for number, config in enumerate(self.covered.configs, start=1)}
+            loss = f"{self.covered.slowdown - 1:.1%} on average, {self.covered.worst - 1:.1%} at worst"
+            yield f"{len(names)} configs for all shapes lose {loss}:"
+            for config, name in names.items():
+                yield f"  {name}: {config}"
+            slowdown = f" (loses {self.rule_slowdown - 1:.1%} on average)" if self.rule_slowdown else ""
+            yield f"the rule that chooses among them{slowdown}:"
+            yield from self.rule.lines(names, "  ")
+        yield from (f"wrote {path}" for path in self.files)
+
+
+def describe(result: ShapeResult, with_error: bool = False) -> str:
+    """A shape's result in words."""
+    if result.config is None:
+        return f"no choice: {result.error}"
+    parts = [result.chosen] if result.time_ms is None else []
+    if (speed := result.teraflops(result.time_ms)) is not None and result.time_ms is not None:
+        parts.append(f"{result.time_ms:.4f} ms, {speed:.1f} TFLOP/s")
+    if result.gain is not None:
+        parts.append(f"{result.gain:.2f}x the analytic choice")
+    if result.over_baseline is not None:
+        beside = result.teraflops(result.baseline_ms)
+        parts.append(f"{result.over_baseline:.2f}x cuBLAS ({beside:.1f} TFLOP/s)")
+    if result.shape.experts and result.reference_ms and result.time_ms:
+        parts.append(f"{result.reference_ms / result.time_ms:.2f}x PyTorch, expert by expert")
+    if with_error and result.max_error is not None:
+        parts.append(f"largest error {result.max_error:.1e}")
+    return f"{', '.join(parts)} ({Config(result.config)})"
+
+
+def geomean(values: Sequence[float | None]) -> float | None:
+    """Return the geometric mean of those that are there; None of none."""
+    present = [value for value in values if value]
+    return statistics.geometric_mean(present) if present else None

@@ -1,0 +1,268 @@
+"""Tune a matrix product over a table of shapes, and write an engine's config files.
+
+Exit codes: 0 finished, 1 a shape has no choice or was left out, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ...api.devices import CPU, device_of
+from ...api.evaluators import Searcher
+from ...api.triton_cache import enter_products
+from ...core import Config, Evaluation, KernelwrightError, OptionError
+from ...core.events import Emit, Event, Note, PartDone, Warned, working
+from ...core.files import write_whole
+from ...evaluators.local import LocalEvaluator
+from ...evaluators.settings import Sampling, SearchSettings
+from ...runtime import command
+from ...runtime.command import NOT_SHOWN
+from ...runtime.runtime import Runtime
+from ...tuners import catalogue
+from ...tuners.gemm.cover import cover
+from ...tuners.gemm.device import Device
+from ...tuners.gemm.fields import suited
+from ...tuners.gemm.lookup import configs_folder, installed
+from ...tuners.gemm.outcome import first_message, largest_error
+from ...tuners.gemm.result import ShapeResult
+from ...tuners.gemm.rule import fit_rule
+from ...tuners.gemm.shapes import Shape
+from ...tuners.gemm.sizes import Sizes
+from ...tuners.gemm.stores import store_of
+from ...tuners.gemm.stores.store import TRITON, Store, Subject
+from ...tuners.gemm.stores.triton_cache import FUNCTION, MODULE, TIMES, TritonCache, workloads
+from ...tuners.gemm.sweep import Sweep
+from ...tuners.gemm.task import Task
+from ._gemm_options import Options as Options
+from ._gemm_result import Result as Result
+from ._gemm_result import describe, geomean
+from ._gemm_task import sizes_of, task_of
+
+EXAMPLES = (
+    "tune gemm --sizes sizes.yaml --format tune-gemm --output tuned.yaml --compare",
+    "tune gemm a8w8_blockscale -m 16 -m 64 -n 7168 -k 2048 --format vllm --output configs",
+    "tune gemm moe -m 16 -m 64 -n 14336 -k 4096 --experts 8 --top-k 2 --format sglang -o configs",
+)
+POSITIONAL = ("product",)
+MAX_COVER_CANDIDATES = 12
+"""Configs, best at the most shapes, that are measured at all shapes, for a set that serves them all."""
+
+
+@dataclass(frozen=True)
+class Plan(command.Plan):
+    """A sweep over shapes, and the files that it writes."""
+
+    product: str
+    dtype: str
+    devices: list[str]
+    device: Device = field(metadata=NOT_SHOWN)
+    sizes: Sizes = field(metadata=NOT_SHOWN)
+    task: Task = field(metadata=NOT_SHOWN)
+    subject: Subject = field(metadata=NOT_SHOWN)
+    store: Store = field(metadata=NOT_SHOWN)
+    target: Path
+    """Where the engine's files are."""
+    folder: Path
+    resume: bool
+    check_only: bool
+    """Whether the configs of the file of sizes are checked, and nothing is searched."""
+    show_errors: bool
+    max_configs: int | None
+    """The most configs of a set for all shapes; None where none is chosen."""
+    open_evaluators: list[Callable[[], Searcher]] = field(metadata=NOT_SHOWN)
+    """One for each device."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan with the shapes."""
+        return {**super().to_json(), "shapes": [str(shape) for shape in self.sizes.shapes]}
+
+
+def plan(options: Options, runtime: Runtime) -> Plan:
+    """Read the table of shapes, and check that its files can be written."""
+    sizes = sizes_of(options)
+    for line in sizes.refused:
+        runtime.emit(Warned(f"left out: {line}"))
+    devices = runtime.devices(options)
+    device = device_of(devices[0])
+    if other := next((one for one in devices if device_of(one) != device), None):
+        raise OptionError(f"{other} is another kind of GPU than {devices[0]}", "tune on each by itself")
+    task = task_of(options, device, devices != [CPU])
+    device.require(task.dtype)
+    if not task.timed and options.backend != TRITON:
+        raise OptionError("TileLang's matrix products run on a GPU only", "check files with `backend` triton")
+    subject = Subject(options.product, task.dtype, device, options.layout, options.backend, installed(TRITON))
+    store, target = store_of(options.chosen_format), _target(options)
+    store.check(subject)
+    if options.compare_wo_tuning and not sizes.configs:
+        raise OptionError(f"{options.sizes} has no configs to check", "give a result of `format` tune-gemm")
+    return Plan(
+        product=options.product,
+        dtype=options.chosen_dtype,
+        devices=devices,
+        device=device,
+        sizes=sizes,
+        task=replace(task, fixed=store.fixed(subject)),
+        subject=subject,
+        store=store,
+        target=target,
+        folder=options.results / "gemm" / _slug(options, device),
+        resume=options.resume,
+        check_only=options.compare_wo_tuning,
+        show_errors=options.compare or options.compare_wo_tuning,
+        max_configs=options.configs,
+        open_evaluators=[_evaluator_of(options, one, runtime) for one in devices],
+    )
+
+
+def run(plan: Plan, emit: Emit) -> Result:
+    """Tune every shape, or check the configs of a file; write the results, also those of an interrupted sweep."""
+
+    def told(event: Event) -> None:
+        if isinstance(event, PartDone) and isinstance(event.result, ShapeResult):
+            shape = event.result
+            text = f"{shape.shape}: {describe(shape, plan.show_errors)}, {shape.seconds:.0f} s"
+            event = replace(event, text=text, failed=shape.config is None)
+        emit(event)
+
+    empty = Result(
+        product=plan.product,
+        dtype=plan.dtype,
+        device=plan.device.name,
+        refused=plan.sizes.refused,
+        folder=plan.folder,
+    )
+    with contextlib.ExitStack() as stack:
+        evaluators = [open_evaluator() for open_evaluator in plan.open_evaluators]
+        for evaluator in evaluators:
+            stack.enter_context(evaluator)
+        if plan.check_only:
+            return empty.model_copy(update={"shapes": tuple(_checked(plan, evaluators[0], told))})
+        plan.store.prepare(plan.target, plan.subject, plan.sizes.shapes)
+        catalogue.preload(plan.task.tuner)
+        sweep = Sweep(plan.task, evaluators, plan.folder, told, plan.resume)
+        found: dict[str, Any] = {}
+        try:
+            sweep.run(plan.sizes.shapes)
+            if plan.max_configs is not None:
+                found = _cover(plan.max_configs, sweep, emit)
+        finally:
+            result = empty.model_copy(update={"shapes": tuple(sweep.results), **found, **_saved(plan, sweep, emit)})
+    if result.configs is not None:
+        write_whole(plan.folder / "configs.json", json.dumps(result.configs, indent=1) + "\n")
+    return result
+
+
+def _saved(plan: Plan, sweep: Sweep, emit: Emit) -> dict[str, Any]:
+    """Write the engine's files; return them."""
+    entries = [entry for one in sweep.results if (entry := one.entry)]
+    if not entries:
+        return {}
+    files = plan.store.save(plan.target, plan.subject, entries, versions(sweep.results))
+    if plan.store.id == TritonCache.id:
+        _enter(plan.target, plan.devices != [CPU], emit)
+    return {"files": tuple(files)}
+
+
+def _evaluator_of(options: Options, device: str, runtime: Runtime) -> Callable[[], Searcher]:
+    """Return what opens the evaluator of a sweep on one device."""
+    sampling: Sampling | None = None
+    if options.num_iters is not None:
+        usual = SearchSettings().sampling
+        most = max(usual.max_samples, options.num_iters)
+        sampling = replace(usual, min_samples=options.num_iters, max_samples=most)
+    adaptive, other_reference = catalogue.adaptive(options.tuner), options.benchmark
+    opened = runtime.searcher([device], options.compilers, adaptive, options.compile_limit, options, sampling=sampling)
+
+    def open_evaluator() -> Searcher:
+        found = opened()
+        if other_reference and isinstance(found, LocalEvaluator):
+            found.processes.keep(2)  # cuBLAS may be another problem's reference
+        return found
+
+    return open_evaluator
+
+
+def _checked(plan: Plan, evaluator: Searcher, emit: Emit) -> list[ShapeResult]:
+    """Check the configs of a file, without a search."""
+    found, task, sizes = [], plan.task, plan.sizes
+    shapes = [shape for shape in sizes.shapes if shape in sizes.configs]
+    for number, shape in enumerate(shapes, start=1):
+        config = suited(sizes.configs[shape], task.kernel)
+        try:
+            (one,) = evaluator.evaluate(task.problem(shape), task.kernel, [config])
+        except KernelwrightError as error:
+            result = ShapeResult(shape, error=" ".join(str(error).split()))
+        else:
+            result = _verdict(shape, config, one)
+        emit(PartDone(result, number, len(shapes)))
+        found.append(result)
+    for shape in sizes.shapes:
+        if shape not in sizes.configs:
+            emit(Warned(f"{shape} has no config to check"))
+    return found
+
+
+def _verdict(shape: Shape, config: Config, one: Evaluation) -> ShapeResult:
+    """Return what a check of a given config came to."""
+    if not one.ok:
+        return ShapeResult(shape, trials=1, error=f"{one.status}: {first_message(one)}")
+    return ShapeResult(shape, config, "given", one.latency_ms, max_error=largest_error(one), trials=1)
+
+
+def _cover(most: int, sweep: Sweep, emit: Emit) -> dict[str, Any]:
+    """Measure every shape's winner at all other shapes; return the set of configs and its rule."""
+    won = Counter(one.config for one in sweep.results if one.config is not None and one.times)
+    winners = [config for config, _ in won.most_common(MAX_COVER_CANDIDATES)]
+    if not winners:
+        emit(Warned("nothing was timed, so no `configs` for all shapes can be chosen"))
+        return {}
+    with working(emit, f"measuring {len(winners)} winners at all shapes"):
+        results = sweep.measure(winners)
+    times = {one.shape: one.times for one in results if one.times}
+    chosen = cover(times, most)
+    if chosen is None:
+        emit(Warned(f"no {most} configs serve all shapes: allow more `configs`"))
+        return {}
+    rule = fit_rule(times, chosen.configs)
+    ratios = [
+        row[picked] / min(row.values()) if (picked := rule.choose(one.m, one.n, one.k)) in row else None
+        for one, row in times.items()
+    ]
+    slowdown = geomean(ratios) if all(ratios) else None
+    return {"covered": chosen, "rule": rule, "rule_slowdown": slowdown}
+
+
+def _enter(target: Path, timed: bool, emit: Emit) -> None:
+    """Enter all times into Triton's cache."""
+    document = TritonCache().parse(target / TIMES)
+    if not timed or not workloads(document):
+        emit(Warned("nothing was timed on a GPU, so there is no entry for Triton's cache"))
+        return
+    entered = enter_products(target / MODULE, workloads(document))
+    emit(Note(f"{len(entered)} entries in Triton's cache; import {FUNCTION} from {target / MODULE}"))
+
+
+def _target(options: Options) -> Path:
+    if options.output is not None:
+        return options.output
+    chosen = options.chosen_format
+    return configs_folder() if chosen == "kernelwright" else options.results / "gemm" / chosen
+
+
+def _slug(options: Options, device: Device) -> str:
+    name = device.file_name.lower()
+    language = "" if options.backend == TRITON else f"_{options.backend}"
+    return f"{options.product}_{options.chosen_dtype}_{options.layout.lower()}_{options.chosen_format}{language}_{name}"
+
+
+def versions(shapes: Sequence[ShapeResult]) -> Mapping[str, str]:
+    """Return what the times depend on: those of the process that measured, else those of this one."""
+    measured = next((one.environment for one in shapes if one.environment), {})
+    names = ("triton", "tilelang", "torch", "cuda", "driver", "device")
+    return {"triton": installed("triton"), **{name: measured[name] for name in names if name in measured}}
