@@ -25,7 +25,7 @@ class Cache(Generic[Entry]):
         self._entry: TypeAdapter[Entry] = TypeAdapter(entry)
         self._rows: KeyedStore[str, Any] | None = None
         if path is not None:
-            self._rows = KeyedStore(path, dict, lambda rows, _: rows, "", path.with_suffix(".lock"), True)
+            self._rows = KeyedStore(path, dict, lambda rows, _: rows, "", replaces_damaged=True)
 
     def get(self, key: str) -> Entry | None:
         """Return the entry, or None."""

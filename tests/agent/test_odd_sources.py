@@ -68,7 +68,6 @@ def made(rule: Rule, kernel: PythonKernel) -> Rewritten | None:
     rewritten = attempted(rule, kernel, MACHINE)
     if rewritten is not None:
         compile(ast.parse(rewritten.kernel.source), rule.name, "exec")
-        formatted(rewritten.kernel)
     return rewritten
 
 
@@ -76,8 +75,8 @@ def applied_to_all_forms(name: str, forms: list[str]) -> int:
     """Apply all rules to forms of a kernel; return how often one fired."""
     source, fired = source_of(name), 0
     for form in forms if source is not None else ():
-        changed = FORMS[form](source, random.Random(f"{name} {form}"))
-        fired += sum(made(rule, PythonKernel.parse(changed)) is not None for rule in RULES)
+        kernel = PythonKernel.parse(FORMS[form](source, random.Random(f"{name} {form}")))
+        fired += sum(made(rule, kernel) is not None for rule in RULES)
     return fired
 
 
@@ -138,18 +137,21 @@ def test_some_pairs_of_rules() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", kernels())
-def test_every_rule_and_every_pair_of_rules_on_every_kernel(name: str) -> None:
+def test_every_rule_and_drawn_pairs_of_rules_on_every_kernel(name: str) -> None:
+    """Of all pairs a quarter for each kernel: each pair meets many kernels."""
     source = source_of(name)
     if source is None:
         pytest.skip("torch's compiler wrote nothing that is a kernel")
     kernel = PythonKernel.parse(source)
     for rule in RULES:
         if (rewritten := made(rule, kernel)) is not None:
-            for other in RULES:
-                made(other, formatted(rewritten.kernel))
+            once = formatted(rewritten.kernel)
+            for other in random.Random(f"{name} {rule.name}").sample(RULES, len(RULES) // 4):
+                made(other, once)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", kernels())
-def test_every_rule_on_every_form_of_every_kernel(name: str) -> None:
-    applied_to_all_forms(name, [*FORMS])
+def test_every_rule_on_two_forms_of_every_kernel(name: str) -> None:
+    """On all of it, and on one form that is drawn for the kernel."""
+    applied_to_all_forms(name, ["everything", random.Random(name).choice([*FORMS])])

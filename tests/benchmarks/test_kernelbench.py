@@ -12,15 +12,14 @@ from typing import Any
 import pytest
 from kernelwright.corpus import find_problem
 
-from .test_kernelbench_sweep import HURRIED, PROBLEM
+from .test_kernelbench_sweep import PROBLEM
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "kernelbench.py"
 OK = {"status": "ok", "message": "", "seconds": 1.0, "speedup_default": None, "gain": 2.0, "best_ms": 1.0, "turns": 2}
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", HURRIED, str(Path(__file__).parents[1]), "warm", str(SCRIPT)]
-    return subprocess.run([*command, *map(str, arguments)], capture_output=True, text=True, check=False)
+    return subprocess.run([sys.executable, SCRIPT, *map(str, arguments)], capture_output=True, text=True, check=False)
 
 
 def rows_in(path: Path) -> list[dict[str, Any]]:

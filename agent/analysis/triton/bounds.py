@@ -73,8 +73,8 @@ def bound_of(function: Function, node: cst.Comparison) -> Bound | None:
     if place[0] == "program":
         axis, _, step = place[1].partition("*")
         return Bound(node, size, tile, int(axis)) if step == tile else None
-    start, stop, step = place[1].split(",")[1:]
-    return Bound(node, size, tile, None) if (start, stop, step) == ("0", size, tile) else None
+    _, _, steps = place[1].partition(",")
+    return Bound(node, size, tile, None) if steps == f"0,{size},{tile}" else None
 
 
 def terms_of(function: Function, node: cst.BaseExpression, sign: int, depth: int = 0) -> Counter[tuple[str, str]]:

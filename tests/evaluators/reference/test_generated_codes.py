@@ -46,7 +46,7 @@ def test_a_code_is_found_for_the_same_problem_device_and_versions_only(
 def test_a_file_of_another_version_is_no_code(tmp_path: Path, scale_problem: TorchProblem) -> None:
     codes = GeneratedCodes(tmp_path)
     codes.put(scale_problem, HERE, CODE)
-    (file,) = (tmp_path / "generated").iterdir()
+    (file,) = (tmp_path / "generated").glob("*.json")
     file.write_text(file.read_text().replace('"form"', '"shape"'))
     assert codes.get(scale_problem, HERE) is None
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from kernelwright.cli.render import beside_reference
 from kernelwright.core import Config, Kernel, PythonKernel, Status, TorchProblem
 from kernelwright.evaluators.candidate.verified import RecordedPlan, VerifiedConfig
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.pipeline.launch_plans import LaunchPlans
+from kernelwright.runtime.words import beside_reference
 
 from ...conftest import torch_kernel
 
