@@ -43,7 +43,7 @@ def archived(records: Sequence[Record]) -> ArchivedRun | None:
     turns = latest_turns(records)
     if run is None or first is None or not turns:
         return None
-    profile = next((one.profile for one in of(reversed(records), ProfileRecord)), None)
+    profile = next((item.profile for item in of(reversed(records), ProfileRecord)), None)
     environment = {name: str(value) for name, value in first.evaluation.environment.items()}
     return ArchivedRun(
         run=run_id(run, first),
@@ -57,7 +57,7 @@ def archived(records: Sequence[Record]) -> ArchivedRun | None:
         operators=profile.operators if profile else (),
         model=run.model,
         versions=environment,
-        tried=tuple(one for turn in turns for one in _experiences(turn)),
+        tried=tuple(experience for turn in turns for experience in _experiences(turn)),
         improvement=_improvement(records, turns),
     )
 
@@ -70,11 +70,11 @@ def _experiences(turn: TurnRecord) -> Iterator[Experience]:
             tried.setdefault(attempt.strategy, []).append(attempt)
     for technique, attempts in tried.items():
         # A quick trial finds neither the time of a tuned kernel nor why one is refused: a full evaluation decides.
-        full = [one for one in attempts if one.gain is None]
-        gains = [_gain(turn, one) for one in full or attempts]
+        full = [item for item in attempts if item.gain is None]
+        gains = [_gain(turn, item) for item in full or attempts]
         known = [gain for gain in gains if gain is not None]
         if known:
-            failed = next((one.error for one in reversed(attempts) if one.error), "")
+            failed = next((item.error for item in reversed(attempts) if item.error), "")
             best = max(known)
             yield Experience(technique=technique, gain=best, cause="" if best else first_line(failed, CAUSE))
 

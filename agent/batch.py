@@ -69,18 +69,18 @@ class Batch:
 
     def run(self) -> list[Attempt]:
         """Return all changes that were tried, and last those that were searched, the most promising first of them."""
-        screened = self._screen({(one.strategy,): one for one in self._rewrites.proposals})
-        helped = sorted((one for one in screened if one.gain > HELPED), key=lambda one: -one.gain)
-        wider = [one for one in screened if NEUTRAL <= one.gain <= HELPED and self._widens(one.proposal)]
+        screened = self._screen({(item.strategy,): item for item in self._rewrites.proposals})
+        helped = sorted((item for item in screened if item.gain > HELPED), key=lambda one: -one.gain)
+        wider = [item for item in screened if NEUTRAL <= item.gain <= HELPED and self._widens(item.proposal)]
         pool = helped or screened
         # Rewriting takes seconds: where the time is over, nothing is combined.
         if not self._lane.late() and (together := self._combinations(helped[:TOGETHER], wider[:TOGETHER])):
             # The best by itself is measured again beside them: times of two screenings do not compare.
-            again = self._screen({**{one.names: one.proposal for one in helped[:1]}, **together})
+            again = self._screen({**{item.names: item.proposal for item in helped[:1]}, **together})
             screened += again[len(helped[:1]) :]
             # Where the time was over before it was measured again, the best is still the best.
             pool = [*(again or helped[:1]), *(pool[1:] if helped else pool)]
-        attempts = [one.attempt() for one in screened]
+        attempts = [item.attempt() for item in screened]
         for place, one in enumerate(self._contenders(pool)):
             wins = place == 0 and one.gain > HELPED
             late = self._lane.late() is not None
@@ -96,8 +96,8 @@ class Batch:
         changes = list(proposals.values())
         self._emit(Proposed(self._lane.name, tuple(changes), len(changes) + 1, quick=True))
         kernel = self._candidate.kernel
-        variants = [(kernel, Config()), *((one.kernel, introduced(one, kernel.config)) for one in changes)]
-        found = self._lane.screen(variants, ["as it is", *(one.strategy for one in changes)])
+        variants = [(kernel, Config()), *((change.kernel, introduced(change, kernel.config)) for change in changes)]
+        found = self._lane.screen(variants, ["as it is", *(change.strategy for change in changes)])
         base = found[0] if found else self._candidate.evaluation
         base_ms = base.latency_ms or self._candidate.latency_ms
         return [
@@ -117,17 +117,17 @@ class Batch:
         along with all, with the first, and with what it excludes: that may have been measured at values that suit
         another. Where nothing helped, they are taken together. What promises most is first, as the time may end.
         """
-        names, brought = [one.names[0] for one in helped], [one.names[0] for one in wider]
+        names, brought = [item.names[0] for item in helped], [item.names[0] for item in wider]
         chain = self._sequence(names[:1], names[1:])
         rivals = [
-            one.names[0]
-            for one in helped[1:]
-            if one.gain >= RIVAL * helped[0].gain and self._sequence(names[:1], one.names) == names[:1]
+            item.names[0]
+            for item in helped[1:]
+            if item.gain >= RIVAL * helped[0].gain and self._sequence(names[:1], item.names) == names[:1]
         ]
-        wanted = [self._sequence(begin, brought) for begin in (chain, names[:1], *([one] for one in rivals))]
+        wanted = [self._sequence(begin, brought) for begin in (chain, names[:1], *([rival] for rival in rivals))]
         wanted += [chain[:count] for count in range(len(chain), 1, -1)]
         wanted += [[names[0], other] for other in names[1:]]
-        known = {one.kernel.digest for one in self._rewrites.proposals}
+        known = {item.kernel.digest for item in self._rewrites.proposals}
         made: dict[tuple[str, ...], Proposal] = {}
         for one in map(tuple, wanted):
             proposal = self._combined(one) if len(one) > 1 else None
@@ -155,14 +155,14 @@ class Batch:
         if best is None:
             return []
         # The same with more choices is as good a start of a search.
-        richer = [one for one in pool if {*best.names} <= {*one.names} and one.gain >= NEUTRAL * best.gain]
+        richer = [item for item in pool if {*best.names} <= {*item.names} and item.gain >= NEUTRAL * best.gain]
         first = max(richer, key=lambda one: (_choices(one.proposal), one.gain))
         if best.gain <= HELPED:
-            promising = [one for one in pool if one.gain >= PROMISING and _choices(one.proposal) > 1]
+            promising = [item for item in pool if item.gain >= PROMISING and _choices(item.proposal) > 1]
             # Of those that cost nothing the one with the most choices.
             return sorted(promising, key=lambda one: (one.gain < NEUTRAL, -_choices(one.proposal), -one.gain))[:1]
-        others = [one for one in pool if one is not best and one is not first]
-        close = [one for one in others if best.gain <= CLOSE * one.gain and _choices(one.proposal) > 1]
+        others = [item for item in pool if item is not best and item is not first]
+        close = [item for item in others if best.gain <= CLOSE * item.gain and _choices(item.proposal) > 1]
         return [first, *sorted(close, key=lambda one: -one.gain)][:SEARCHED]
 
 
@@ -185,15 +185,15 @@ def search(
     else:
         start = lane.workbench.start or like
         # What came out of a search was compiled before it was evaluated.
-        compile_s = max((one.compile_s for one in (start, like) if one.compile_s is not None), default=None)
+        compile_s = max((item.compile_s for item in (start, like) if item.compile_s is not None), default=None)
         budget = effort(space, like.model_copy(update={"compile_s": compile_s}), lane.workbench.compilers)
         trials = min(budget.trials or MOST, MOST if most is None else most)
         emit(Proposed(lane.name, (proposal,), trials))
         wanted = WantedSearch(kernel, space, TUNER, trials, budget.seconds, PATIENCE, known)
         found = lane.tune(wanted, proposal.strategy)
         evaluations = (*found.evaluations, *found.finals)
-    correct = any(one.ok for one in evaluations)
-    failure = "" if correct else next(f"{one.status}: {one.message}" for one in evaluations)
+    correct = any(item.ok for item in evaluations)
+    failure = "" if correct else next(f"{item.status}: {item.message}" for item in evaluations)
     return Attempt(proposal, evaluations, failure)
 
 

@@ -93,6 +93,8 @@ class Lane:
         return f"turn {self.number}{lane}: {strategy}"
 
     def _note(self, kernel: Kernel, evaluations: Sequence[Evaluation]) -> None:
-        best = fastest(kernel, tuple(one for one in evaluations if loses(one, self.workbench.start) is None))
+        best = fastest(
+            kernel, tuple(evaluation for evaluation in evaluations if loses(evaluation, self.workbench.start) is None)
+        )
         if best is not None:
             self.tried.append(best)

@@ -133,9 +133,9 @@ class Optimization:
         return self._finish(start, ended)
 
     def _evaluated_others(self) -> list[Candidate]:
-        found = [Candidate(one, self.workbench.evaluate(one, Config(), OTHER)) for one in self.others]
+        found = [Candidate(item, self.workbench.evaluate(item, Config(), OTHER)) for item in self.others]
         return [
-            one for one in found if one.evaluation.speedup is not None and not self.criteria.refusal(one.evaluation)
+            item for item in found if item.evaluation.speedup is not None and not self.criteria.refusal(item.evaluation)
         ]
 
     def _iterate(self, profile: Profile) -> str | None:
@@ -148,12 +148,12 @@ class Optimization:
             tasks.append(partial(self._expand, profile, lane, member, i // len(members)))
         outcomes = run_parallel(tasks)
         expanded = [outcome for outcome in outcomes if isinstance(outcome, Expanded)]
-        self._take([one.turn for one in expanded if one.turn is not None])
+        self._take([item.turn for item in expanded if item.turn is not None])
         raise_any(outcomes)
-        if ended := next((one.ended for one in expanded if one.ended), None):
+        if ended := next((item.ended for item in expanded if item.ended), None):
             self._cut_short = True
             return ended
-        if any(one.turn is not None for one in expanded):
+        if any(item.turn is not None for item in expanded):
             return None
         # What a limit ended before anything was measured may have had more to try.
         if (late := self._late()) is not None:
@@ -181,7 +181,7 @@ class Optimization:
         if not (attempts or lane.tried or lane.tool_calls):
             return Expanded(None, ended)
         fastest = min(
-            (one for one in lane.tried if self.criteria.refusal(one.evaluation) is None),
+            (item for item in lane.tried if self.criteria.refusal(item.evaluation) is None),
             key=lambda one: (self._population.knows(one.kernel), one.evaluation.contention is not None, one.latency_ms),
             default=None,
         )
@@ -209,11 +209,13 @@ class Optimization:
             attempts = Batch(context.lane, context.candidate, proposal, self.emit).run()
         else:
             attempts = [search(context.lane, proposal, context.candidate.evaluation, self.emit)]
-        return [replace(one, error=one.error or self._refused(one)) for one in attempts]
+        return [replace(attempt, error=attempt.error or self._refused(attempt)) for attempt in attempts]
 
     def _refused(self, attempt: Attempt) -> str:
         """Return why no result of an attempt counts; empty where one does, or where it was only tried quickly."""
-        refusals = [self.criteria.refusal(one) for one in attempt.evaluations if one.reference is not None]
+        refusals = [
+            self.criteria.refusal(evaluation) for evaluation in attempt.evaluations if evaluation.reference is not None
+        ]
         return refusals[0] or "" if refusals and all(refusals) and not attempt.quick else ""
 
     def _take(self, turns: list[Turn]) -> None:

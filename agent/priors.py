@@ -72,13 +72,13 @@ def archived_gains(runs: Iterable[ArchivedRun], backend: str, device: str, probl
     tried: dict[tuple[str, ...], dict[str, list[tuple[float, bool]]]] = defaultdict(lambda: defaultdict(list))
     for run in runs:
         kinds = kinds_of(backend, run.work, run.operators, run.problem)
-        for one in run.tried if run.backend == backend else ():
+        for item in run.tried if run.backend == backend else ():
             for depth in range(0 if run.problem == problem else 1, len(kinds)):
-                tried[kinds[depth:]][one.technique].append((one.gain, run.device == device))
+                tried[kinds[depth:]][item.technique].append((item.gain, run.device == device))
     found: dict[str, dict[str, float]] = {}
     for kinds in sorted(tried, key=len):
         broader = found.get(kinds[1], {}) if len(kinds) > 1 else {}
-        gains = {rule: _on_device(one, broader.get(rule, UNKNOWN)) for rule, one in sorted(tried[kinds].items())}
+        gains = {rule: _on_device(item, broader.get(rule, UNKNOWN)) for rule, item in sorted(tried[kinds].items())}
         found[kinds[0]] = {rule: round(gain, 4) for rule, gain in gains.items()}
     return found
 

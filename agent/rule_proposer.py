@@ -98,8 +98,8 @@ class RuleProposer:
         if not turns and (known := self._known(kinds, proposals, combine, hopeless)):
             yield Rewrites(known[:MOST], combine)
         self._tell_skipped(context)
-        first = [one for one in proposals if one.strategy not in hopeless]
-        rest = [*first[MOST:], *(one for one in proposals if one.strategy in hopeless)]
+        first = [item for item in proposals if item.strategy not in hopeless]
+        rest = [*first[MOST:], *(item for item in proposals if item.strategy in hopeless)]
         if first:
             yield Rewrites(tuple(first[:MOST]), combine)
         if (tuning := _tuning(kernel, analysis, turns, joint_space(kernel, spaces, sizes))) is not None:
@@ -112,10 +112,10 @@ class RuleProposer:
         combinations failed since the last turn. Rules for other languages are left out.
         """
         kernel, lane = context.candidate.kernel, context.lane
-        if context.variant == 0 and not any(one.before.kernel.digest == kernel.digest for one in context.turns):
+        if context.variant == 0 and not any(item.before.kernel.digest == kernel.digest for item in context.turns):
             made = (self._applied([rule], kernel) for rule in self._rules)
-            skipped = [one for one in made if isinstance(one, SkippedRule) and one.reason]
-            lane.skipped_rules += [one for one in skipped if one not in lane.skipped_rules]
+            skipped = [item for item in made if isinstance(item, SkippedRule) and item.reason]
+            lane.skipped_rules += [item for item in skipped if item not in lane.skipped_rules]
         lane.skipped_rules += self._failed_together
         self._failed_together = []
 
@@ -131,7 +131,7 @@ class RuleProposer:
 
         Empty unless at least two rules gained.
         """
-        gains = {one.strategy: self._prior(one.strategy, kinds) for one in proposals}
+        gains = {proposal.strategy: self._prior(proposal.strategy, kinds) for proposal in proposals}
         names: list[str] = []
         found: list[Proposal] = []
         for name in sorted(gains, key=lambda one: -gains[one]):
@@ -141,7 +141,7 @@ class RuleProposer:
         if len(found) < 2:
             return ()
         others = (combine([*names, name]) for name in gains if name not in names and name not in hopeless)
-        return (*found, *(one for one in others if one is not None))
+        return (*found, *(item for item in others if item is not None))
 
     def _ordered(self, analysis: Analysis, kinds: Sequence[str], turns: Sequence[Turn]) -> list[Rule]:
         """Return the rules with the largest expected gain first; those for the other kind of work count less."""
@@ -156,10 +156,10 @@ class RuleProposer:
     def _expected(self, rule: str, kinds: Sequence[str], turns: Sequence[Turn]) -> float:
         """Return the expected gain of a rule: the prior, and what it gained in this run."""
         gains = [
-            one.gain or 0.0
+            item.gain or 0.0
             for turn in turns
-            for one in turn.tried
-            if one.proposal is not None and one.proposal.strategy == rule
+            for item in turn.tried
+            if item.proposal is not None and item.proposal.strategy == rule
         ]
         before = self._prior(rule, kinds)
         return max(before, expected(gains)) if gains and max(gains) > HELPED else before
@@ -182,7 +182,7 @@ class RuleProposer:
             return None
         after = found[-1].kernel
         try:
-            space = joint_space(after, [*spaces, *(one.space for one in found if one.space is not None)], sizes)
+            space = joint_space(after, [*spaces, *(item.space for item in found if item.space is not None)], sizes)
         except SpaceError:
             return None
         return Proposal(
@@ -231,11 +231,11 @@ class RuleProposer:
 def _tried_on(kernel: Kernel, turns: Sequence[Turn]) -> set[str]:
     """Return the rules that were tried on this kernel."""
     return {
-        one.proposal.strategy
+        item.proposal.strategy
         for turn in turns
         if turn.before.kernel.digest == kernel.digest
-        for one in turn.tried
-        if one.proposal is not None
+        for item in turn.tried
+        if item.proposal is not None
     }
 
 
@@ -297,8 +297,8 @@ def joint_space(kernel: Kernel, brought: Sequence[SearchSpace], sizes: Mapping[s
             if parameter.name in present and present[parameter.name] in parameter.values:
                 values.setdefault(parameter.name, parameter.values)
         gone = {*space.names} - {*present}  # later changes took them out of the file
-        kept = (one for one in space.constraints if not Expression(one).names & gone)
-        constraints += [one for one in kept if one not in constraints]
+        kept = (constraint for constraint in space.constraints if not Expression(constraint).names & gone)
+        constraints += [item for item in kept if item not in constraints]
     values = {**values, **{name: choices for name, choices in suggested.items() if name not in values}}
     return kernel.space(values, constraints, sizes) if values else None
 

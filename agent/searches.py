@@ -157,7 +157,7 @@ class Searches:
                 missing = [place for place, one in enumerate(found) if one is None]
                 if missing:
                     self._measure(journal, variants, origins, missing, found, late)
-                return [one for one in found if one is not None]
+                return [item for item in found if item is not None]
 
         return self._screened.get(name, screen)
 

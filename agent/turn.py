@@ -47,7 +47,7 @@ class Attempt:
         """Return whether a kernel, its parameters bound, is the proposal's at one of the evaluated configs."""
         proposed = self.proposal.kernel if self.proposal is not None else None
         return proposed is not None and any(
-            proposed.bind(Config(one.config)).digest == kernel.digest for one in self.evaluations if one.correct
+            proposed.bind(Config(item.config)).digest == kernel.digest for item in self.evaluations if item.correct
         )
 
     def record(self) -> AttemptRecord:
@@ -150,7 +150,7 @@ class Turn:
     @property
     def evaluations(self) -> tuple[Evaluation, ...]:
         """All evaluations of the turn, in order, without those of proposals that were only tried quickly."""
-        return tuple(one for attempt in self.attempts if not attempt.quick for one in attempt.evaluations)
+        return tuple(item for attempt in self.attempts if not attempt.quick for item in attempt.evaluations)
 
     @property
     def error(self) -> str:
@@ -165,7 +165,7 @@ class Turn:
         return self.proposal.kernel if self.proposal else None
 
     def _why_nothing(self) -> str:
-        names = ", ".join(one.proposal.strategy for one in self.tried if one.proposal)
+        names = ", ".join(item.proposal.strategy for item in self.tried if item.proposal)
         return f"tried {names}: none of them is worth a search" if names else ""
 
     def ended(self) -> TurnEnded:
@@ -175,7 +175,7 @@ class Turn:
             lane=f"{self.number}.{self.lane}",
             strategy=self.strategy,
             category=self.analysis.category,
-            gains=tuple((one.proposal.strategy, one.gain) for one in self.tried if one.proposal),
+            gains=tuple((item.proposal.strategy, item.gain) for item in self.tried if item.proposal),
             best=self.found.evaluation if self.found is not None and self.improved else None,
             before=self.before.kernel,
             after=self.kernel,
@@ -224,5 +224,5 @@ def fastest(kernel: Kernel, evaluations: tuple[Evaluation, ...]) -> Candidate | 
 
 def latest_turns(records: Iterable[Record]) -> list[TurnRecord]:
     """Return the turns in a journal, by number and lane; one that was cut off and repeated counts once."""
-    latest = {(one.number, one.lane): one for one in records if isinstance(one, TurnRecord)}
+    latest = {(record.number, record.lane): record for record in records if isinstance(record, TurnRecord)}
     return [latest[place] for place in sorted(latest)]

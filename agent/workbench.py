@@ -31,7 +31,7 @@ class LastCheck:
     @property
     def contention(self) -> float | None:
         """Of both, which one timing has; the larger where they could not be timed together."""
-        return max((one.contention for one in (self.found, self.start) if one.contention is not None), default=None)
+        return max((item.contention for item in (self.found, self.start) if item.contention is not None), default=None)
 
 
 class Workbench:

@@ -57,7 +57,7 @@ class EarlierRuns:
         if self._archive is None:
             return []
         known = self._archive.read()
-        missing = self._missing({one.run for one in known})
+        missing = self._missing({item.run for item in known})
         if enter:
             self._add(missing)
         return [*known, *missing]

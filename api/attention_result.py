@@ -53,7 +53,7 @@ class ScheduleResult:
     @property
     def simulated(self) -> bool:
         """Whether no kernel ran."""
-        return any(one.origin is Origin.SIMULATED for one in self.found.evaluations)
+        return any(evaluation.origin is Origin.SIMULATED for evaluation in self.found.evaluations)
 
     @property
     def schedule(self) -> dict[str, int]:
@@ -68,7 +68,7 @@ class ScheduleResult:
     @property
     def improvement_history(self) -> list[float]:
         """Seconds of the first success, and of each schedule that was faster than all before it."""
-        return [(one.latency_ms or 0.0) / 1e3 for one in self.folder.improvements]
+        return [(improvement.latency_ms or 0.0) / 1e3 for improvement in self.folder.improvements]
 
     @property
     def iterations(self) -> int:

@@ -125,7 +125,7 @@ class _Check:
 
     @property
     def _timed(self) -> list[Evaluation]:
-        return [one for one in self._found if one.ok and one.speedup is not None and one.contention is None]
+        return [item for item in self._found if item.ok and item.speedup is not None and item.contention is None]
 
     def _verdict(self) -> tuple[Verdict, str]:
         found = self._found[-1]

@@ -14,7 +14,7 @@ _UNDECIDED = (Verdict.CHECKED, Verdict.DISTURBED)
 
 def junit(result: CheckResult) -> str:
     """One suite with a case per kernel, in the form that Jenkins, GitLab and GitHub's actions read."""
-    seconds = sum(one.seconds for one in result.kernels)
+    seconds = sum(kernel.seconds for kernel in result.kernels)
     counts = {
         "name": "kernelwright check",
         "tests": str(len(result.kernels)),
@@ -56,16 +56,18 @@ def markdown(result: CheckResult) -> str:
         "| kernel | result | speedup | stored | median | |",
         "|---|---|---|---|---|---|",
     ]
-    for one in result.kernels:
-        now, latency = one.evaluation.speedup, one.evaluation.latency_ms
-        mark = "\N{CROSS MARK}" if one.failed else "\N{WARNING SIGN}" if one.verdict in _UNDECIDED else "\N{CHECK MARK}"
+    for item in result.kernels:
+        now, latency = item.evaluation.speedup, item.evaluation.latency_ms
+        mark = (
+            "\N{CROSS MARK}" if item.failed else "\N{WARNING SIGN}" if item.verdict in _UNDECIDED else "\N{CHECK MARK}"
+        )
         cells = [
-            f"`{one.kernel}`",
-            f"{mark} {one.verdict.value}",
+            f"`{item.kernel}`",
+            f"{mark} {item.verdict.value}",
             str(now or ""),
-            str(one.stored.speedup) if one.stored else "",
+            str(item.stored.speedup) if item.stored else "",
             f"{latency:.4g} ms" if latency else "",
-            one.message,
+            item.message,
         ]
         lines.append(f"| {' | '.join(map(_cell, cells))} |")
     return "\n".join(lines) + "\n"

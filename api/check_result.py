@@ -71,7 +71,7 @@ class CheckResult:
     @property
     def failed(self) -> tuple[KernelCheck, ...]:
         """Those that are wrong, unproven, slower, or could not be recorded."""
-        return tuple(one for one in self.kernels if one.failed)
+        return tuple(item for item in self.kernels if item.failed)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -83,8 +83,8 @@ class CheckResult:
         return {
             "device": self.device,
             "environment": self.environment,
-            "failed": [one.kernel for one in self.failed],
-            "kernels": [one.record() for one in self.kernels],
+            "failed": [item.kernel for item in self.failed],
+            "kernels": [item.record() for item in self.kernels],
         }
 
 

@@ -109,8 +109,8 @@ def run_compile(options: CompileOptions, emit: Emit) -> ProgramResult:
         "model": choice.name,
         "reflection_model": reflecting.name,
         "seed": options.seed,
-        "training": [one.name for one in chosen.training],
-        "validation": [one.name for one in chosen.validation],
+        "training": [item.name for item in chosen.training],
+        "validation": [item.name for item in chosen.validation],
         "scores": optimized.scores,
         "proposals": optimized.proposals,
         "evaluations": optimized.evaluations,
@@ -160,7 +160,7 @@ def chosen_situations(options: CompileOptions, device: str, tell: Tell) -> list[
             yield find_problem(name, options.dataset).read()
 
     found = read_turn_contexts(journals_in(options.recorded), problems, device_label(device), tell)
-    counts = Counter(_backend(one) for one in found)
+    counts = Counter(_backend(item) for item in found)
     wanted = options.backend or next((name for name, _ in counts.most_common(1)), None)
     if wanted is None or not counts[wanted]:
         raise OptionError(
@@ -169,7 +169,7 @@ def chosen_situations(options: CompileOptions, device: str, tell: Tell) -> list[
         )
     if others := ", ".join(f"{count} of {name}" for name, count in counts.items() if name != wanted):
         tell(f"left out: situations of other backends ({others}); instructions are compiled for {wanted} alone")
-    return [one for one in found if _backend(one) == wanted]
+    return [item for item in found if _backend(item) == wanted]
 
 
 def _backend(one: RecordedTurn) -> str:
@@ -179,12 +179,12 @@ def _backend(one: RecordedTurn) -> str:
 def _begun(situations: list[RecordedTurn], rollouts: Rollouts, tell: Tell) -> list[RecordedTurn]:
     """Return the contexts whose kernel is correct and timed here and now."""
     begun = []
-    for one in situations:
-        why = rollouts.begin(one)
+    for situation in situations:
+        why = rollouts.begin(situation)
         if why is None:
-            begun.append(one)
+            begun.append(situation)
         else:
-            tell(f"left out: {one.name}: {why}")
+            tell(f"left out: {situation.name}: {why}")
     if not begun:
         raise OptionError("none of the recorded kernels is correct and timed on this device: nothing to practise on")
     return begun
@@ -194,7 +194,7 @@ def _announce(chosen: Split, evaluations: int, tell: Tell) -> None:
     if chosen.training == chosen.validation:
         tell("a single situation is used for training and for validation: the result may fit it only")
     for part, members in (("training", chosen.training), ("validation", chosen.validation)):
-        tell(f"{part}: {', '.join(one.name for one in members)}")
+        tell(f"{part}: {', '.join(member.name for member in members)}")
     tell(f"at most about {evaluations} runs of the program")
 
 

@@ -74,7 +74,7 @@ def run_add(options: AddOptions) -> AddResult:
             f"no technique is known for {', '.join(better.techniques) or 'this run'}",
             f"name one with `technique`: {', '.join(TECHNIQUES)}",
         )
-    if unknown := [one for one in techniques if one not in TECHNIQUES]:
+    if unknown := [item for item in techniques if item not in TECHNIQUES]:
         raise OptionError(f"`technique` {unknown[0]!r}", f"use {', '.join(TECHNIQUES)}")
     of_backend(run.backend)  # an archive may name a language that is not installed
     title = f"{problem.name.replace('_', ' ').strip()}: {', '.join(better.techniques) or 'other parameters'}"
@@ -106,7 +106,7 @@ def run_list(options: ListOptions) -> list[WorkedExample]:
 def _verified(named: str) -> tuple[ArchivedRun, Improvement]:
     """The run, and its improvement; raises `ExampleError` with the reason where it has none that was verified."""
     if _ARCHIVED.fullmatch(named) and not Path(named).exists():
-        run = next((one for one in Archive(archive_path()).read() if one.run == named), None)
+        run = next((item for item in Archive(archive_path()).read() if item.run == named), None)
         if run is None:
             raise ExampleError(f"the archive {archive_path()} has no run {named}; give the journal of one")
         reason = "nothing faster was verified"
@@ -131,7 +131,7 @@ def _why_not(records: Sequence[Record]) -> str:
         return f"no kernel passed the final check ({finished.stopped})"
     if finished.best.contention is not None or finished.start.contention is not None:
         return "other processes disturbed its measurements"
-    if not any(one.origin == START_BESIDE for one in of(records, Trial)):
+    if not any(item.origin == START_BESIDE for item in of(records, Trial)):
         return "its start was not timed beside the result, so run it again"
     return "nothing became faster"
 

@@ -47,12 +47,12 @@ class FolderResult:
     @property
     def correct(self) -> bool:
         """Whether every kernel that was evaluated now is correct by every requested protocol."""
-        return all(one.correct for one in self.verdicts)
+        return all(verdict.correct for verdict in self.verdicts)
 
     def record(self) -> dict[str, Any]:
         """The result as plain data, as `--json` prints it."""
         return {
-            "results": [one.record() for one in self.verdicts],
+            "results": [verdict.record() for verdict in self.verdicts],
             "problems": len(self.speedups),
             "fast_p": _shares(self.counted),
             **({} if self.strict_speedups is None else {"kernelbench_fast_p": _shares(self.speedups)}),

@@ -74,11 +74,11 @@ def run_evaluate_solution(options: EvaluateOptions, emit: Emit) -> SolutionResul
         assert options.kernel is not None
         file = find_kernel(options.kernel, choose_backend(options, device), options.dataset)
         assert isinstance(file, SolutionFile)
-        wanted = [one for one in file.dataset.workloads(file.problem) if options.workload in (None, one.uuid)]
+        wanted = [item for item in file.dataset.workloads(file.problem) if options.workload in (None, item.uuid)]
         if not wanted:
-            known = ", ".join(one.uuid for one in file.dataset.workloads(file.problem)) or "none"
+            known = ", ".join(item.uuid for item in file.dataset.workloads(file.problem)) or "none"
             raise OptionError(f"{file.problem} has no Workload {options.workload}", f"it has {known}")
-        jobs = [find_job(replace(options, workload=one.uuid), options.kernel, device, remote) for one in wanted]
+        jobs = [find_job(replace(options, workload=item.uuid), options.kernel, device, remote) for item in wanted]
         rows = []
         with _evaluator(device, remote, options) as evaluator, progress(emit, "evaluating", len(jobs)) as step:
             for job, workload in zip(jobs, wanted, strict=True):

@@ -97,7 +97,7 @@ def first_kernels_of(
     """
     second = path.with_stem(f"{path.stem}_2")
     if resume and path.exists():
-        return [PythonKernel.parse(one.read_text(), str(one)) for one in (path, second) if one.exists()]
+        return [PythonKernel.parse(item.read_text(), str(item)) for item in (path, second) if item.exists()]
     found: list[tuple[Kernel, Evaluation | None]] = []
     reasons: list[str] = []
     if task.device != CPU and task.backend == Backend.TRITON:

@@ -26,14 +26,14 @@ class ImportResult:
 
     def summary(self) -> dict[str, Any]:
         """The result as plain data, as `--json` prints it."""
-        runs = [{"run": one.run, "problem": one.problem, "device": one.device} for one in self.entered]
+        runs = [{"run": item.run, "problem": item.problem, "device": item.device} for item in self.entered]
         return {"entered": runs, "known": self.known, "unfinished": self.unfinished}
 
 
 def run_import(options: ImportOptions) -> ImportResult:
     """Enter all runs that are named, or none where one of them cannot be read: then `JournalError`."""
     archive = Archive(archive_path())
-    there = {one.run for one in archive.read()}
+    there = {item.run for item in archive.read()}
     found: dict[str, ArchivedRun] = {}
     known = unfinished = 0
     for path in (journal for named in options.runs for journal in _journals(named)):

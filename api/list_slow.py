@@ -144,7 +144,7 @@ def _references(options: ListSlowOptions, device: str, skipped: list[str]) -> li
     if options.folder is not None:
         return [(str(path), str(path)) for path in list_kernel_files(options.folder)]
     if options.dataset is not None and is_trace_dataset(options.dataset):
-        return [(one.solution.name, one.solution.name) for one in list_solutions(options.dataset, backend)]
+        return [(item.solution.name, item.solution.name) for item in list_solutions(options.dataset, backend)]
     files = list_kernels(backend)
     if options.problem is not None:
         only = find_problem(options.problem, options.dataset).id

@@ -65,7 +65,10 @@ def processes_of(options: MlirOptions) -> Processes:
 def _run(options: MlirOptions, emit: Emit, wishes: Wishes, processes: Processes) -> MlirResult:
     began = time.monotonic()
     scheduling = schedule_module(options, wishes, processes)
-    for remark in (*scheduling.problem.remarks, *(text for one in scheduling.schedules for text in one.remarks)):
+    for remark in (
+        *scheduling.problem.remarks,
+        *(text for schedule in scheduling.schedules for text in schedule.remarks),
+    ):
         emit(Warned(remark))
     folder = RunFolder(results_folder(options.results, scheduling, wishes), scheduling, options, wishes.csv)
     if options.dry_run:
@@ -177,7 +180,7 @@ class _Searches:
     def _combined(self) -> list[Evaluation]:
         """Return the combinations of the operations' finalists and the default module, timed together."""
         kernel = self.scheduling.kernel
-        merged = [Config({name: v for one in some for name, v in one.items()}) for some in self._together()]
+        merged = [Config({name: v for item in some for name, v in item.items()}) for some in self._together()]
         wanted = list(dict.fromkeys([Config(), *merged]))
         known = {
             Config(trial.evaluation.config): trial.evaluation
@@ -195,10 +198,10 @@ class _Searches:
 
     def _together(self) -> list[tuple[Config, ...]]:
         """Return combinations of the operations' finalists, those of the fastest first."""
-        each = [[Config(one.config) for one in _finalists(found)][:BEST_OF_EACH] for found in self._found]
+        each = [[Config(finalist.config) for finalist in _finalists(found)][:BEST_OF_EACH] for found in self._found]
         places = itertools.product(*(range(len(some) or 1) for some in each))
         ranked = sorted(places, key=sum)[:COMBINATIONS]
-        return [tuple(some[i] if some else Config() for some, i in zip(each, one, strict=True)) for one in ranked]
+        return [tuple(some[i] if some else Config() for some, i in zip(each, item, strict=True)) for item in ranked]
 
     def finish(self) -> MlirResult:
         """Write the files of the result."""
@@ -209,7 +212,7 @@ class _Searches:
 
 
 def _finalists(found: Found) -> Sequence[Evaluation]:
-    return [one for one in found.finals if one.latency_ms is not None and one.config]
+    return [finalist for finalist in found.finals if finalist.latency_ms is not None and finalist.config]
 
 
 def _ranked(finals: Sequence[Evaluation]) -> list[Evaluation]:

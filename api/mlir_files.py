@@ -160,7 +160,9 @@ class RunFolder:
 
     def _infos(self, config: Mapping[str, Value]) -> dict[str, str]:
         """Return the schedules that a config sets, by operation."""
-        filled = {one.operation.name: Slot(one.info).filled(config) for one in self._scheduling.schedules}
+        filled = {
+            schedule.operation.name: Slot(schedule.info).filled(config) for schedule in self._scheduling.schedules
+        }
         return {name: info for name, info in filled.items() if info}
 
     def _module_path(self, schedule: Schedule, config: Config) -> Path | None:

@@ -25,7 +25,7 @@ class Scheduling:
     @property
     def size(self) -> int:
         """Configs of all operations, which are searched one after another."""
-        return sum(one.space.cardinality for one in self.schedules)
+        return sum(schedule.space.cardinality for schedule in self.schedules)
 
     def record(self, tuner: str, chip: str) -> RunRecord:
         """The run's identity."""
@@ -70,13 +70,13 @@ class MlirResult:
     @property
     def default(self) -> Evaluation | None:
         """The default module, timed beside the finalists."""
-        return next((one for one in self.finals if not one.config), None)
+        return next((finalist for finalist in self.finals if not finalist.config), None)
 
     @property
     def best(self) -> Evaluation | None:
         """The winner; None where nothing was correct."""
-        timed = (one for one in self.finals if one.latency_ms is not None and one.config)
-        return next((one for one in timed if loses(one, self.default) is None), None)
+        timed = (finalist for finalist in self.finals if finalist.latency_ms is not None and finalist.config)
+        return next((item for item in timed if loses(item, self.default) is None), None)
 
     @property
     def faster(self) -> bool:
@@ -86,12 +86,12 @@ class MlirResult:
     @property
     def trials(self) -> int:
         """Of all operations."""
-        return sum(one.progress.trials for one in self.found)
+        return sum(item.progress.trials for item in self.found)
 
     @property
     def failed(self) -> int:
         """Trials that did not end correct."""
-        return sum(one.progress.failed for one in self.found)
+        return sum(item.progress.failed for item in self.found)
 
     def gflops(self, evaluation: Evaluation | None) -> float | None:
         """Operations per second, in 1e9."""
@@ -119,7 +119,7 @@ class MlirResult:
             "problem": scheduling.problem.id,
             "function": scheduling.problem.function,
             "device": scheduling.label,
-            "environment": next((one.environment for one in self.finals if one.environment), {}),
+            "environment": next((finalist.environment for finalist in self.finals if finalist.environment), {}),
             "tuner": self.tuner,
             "operations": operations,
             "dry_run": self.dry,

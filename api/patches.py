@@ -38,7 +38,11 @@ def worthwhile(best: Evaluation, evaluations: Sequence[Evaluation], keys: Mappin
     """
     found = [Config(best.config)]
     for names in workloads_by_key(keys):
-        times = {Config(one.config): time for one in evaluations if (time := time_at(one, names)) is not None}
+        times = {
+            Config(evaluation.config): time
+            for evaluation in evaluations
+            if (time := time_at(evaluation, names)) is not None
+        }
         own = times.get(Config(best.config), time_at(best, names))
         config = min(times, key=lambda one: times[one], default=None)
         if config is not None and own is not None and times[config] < (1 - MOST_LOST) * own:
@@ -48,13 +52,15 @@ def worthwhile(best: Evaluation, evaluations: Sequence[Evaluation], keys: Mappin
 
 def undeclared(configs: Sequence[Config], declared: Sequence[Config]) -> list[Config]:
     """Return the configs that are none of the user's own."""
-    return [one for one in configs if not any(_agrees(one, own) for own in declared)]
+    return [config for config in configs if not any(_agrees(config, own) for own in declared)]
 
 
 def untried(declared: Sequence[Config], evaluations: Sequence[Evaluation]) -> list[Config]:
     """Return the user's own configs that were not measured: an autotuner may find one of them faster."""
     return [
-        one for one in declared if not any(_agrees(one, Config(other.config)) for other in evaluations if other.config)
+        item
+        for item in declared
+        if not any(_agrees(item, Config(other.config)) for other in evaluations if other.config)
     ]
 
 

@@ -18,7 +18,7 @@ def save_solution(dataset: Path | None, job: Job, kernel: Kernel, best: Evaluati
     A language that the dataset has no name for is a warning: the kernel file is there all the same.
     """
     judged = list(job.problem.members.values()) if isinstance(job.problem, JointProblem) else [job.problem]
-    recorded = all(isinstance(one, RecordedProblem) for one in judged)
+    recorded = all(isinstance(item, RecordedProblem) for item in judged)
     if dataset is None or not recorded or not isinstance(kernel, PythonKernel):
         return None
     assert best.speedup is not None
@@ -26,7 +26,7 @@ def save_solution(dataset: Path | None, job: Job, kernel: Kernel, best: Evaluati
     device = best.environment.get("device", job.label)
     description = (
         f"{best.speedup.ratio:.3f} times as fast as the reference on {device}, "
-        f"for the Workload{'s' if len(judged) > 1 else ''} {', '.join(one.workload for one in judged)}; "
+        f"for the Workload{'s' if len(judged) > 1 else ''} {', '.join(item.workload for item in judged)}; "
         f"made from {job.kernel.name}"
     )
     try:

@@ -154,11 +154,11 @@ def key_of(job: Job, path: Path | None) -> FigureKey:
 
 def figure_of(key: FigureKey, job: Job, found: Sequence[Evaluation]) -> Figure:
     """The figure to store of evaluations that were timed, one a run."""
-    speedups = [one.speedup for one in found if one.speedup is not None]
+    speedups = [item.speedup for item in found if item.speedup is not None]
     spanned = Speedup(
-        ratio=statistics.median(one.ratio for one in speedups),
-        low=min(one.low for one in speedups),
-        high=max(one.high for one in speedups),
+        ratio=statistics.median(item.ratio for item in speedups),
+        low=min(item.low for item in speedups),
+        high=max(item.high for item in speedups),
     )
     return Figure(
         **key.model_dump(),
@@ -166,8 +166,8 @@ def figure_of(key: FigureKey, job: Job, found: Sequence[Evaluation]) -> Figure:
         kernel_digest=job.kernel.digest,
         speedup=spanned,
         runs=len(speedups),
-        latency_ms=statistics.median(one.measurement.median_ms for one in found if one.measurement),
-        reference_ms=statistics.median(one.reference.median_ms for one in found if one.reference),
+        latency_ms=statistics.median(item.measurement.median_ms for item in found if item.measurement),
+        reference_ms=statistics.median(item.reference.median_ms for item in found if item.reference),
         recorded=datetime.datetime.now(datetime.UTC).date().isoformat(),
         environment=found[-1].environment,
     )

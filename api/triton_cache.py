@@ -81,7 +81,7 @@ def enter(
     environment.pop("TRITON_INTERPRET", None)
     failure = "no entry for Triton's cache"
     entered: list[str] = answer_of([str(PROGRAM)], json.dumps(task), TIMEOUT_S, failure, environment=environment)
-    return [Path(one) for one in entered]
+    return [Path(item) for item in entered]
 
 
 def _source(package: Path) -> str:
@@ -119,9 +119,9 @@ def _copy(function: UserFunction, folder: Path, files: Mapping[Path, str]) -> tu
     if package.is_dir():
         shutil.copytree(package, folder / parts[0], ignore=shutil.ignore_patterns("__pycache__"))
     else:
-        for one in root.glob("*.py"):
-            shutil.copyfile(one, folder / one.name)
-    for one, text in files.items():
-        if one.is_relative_to(root):
-            Path(folder, one.relative_to(root)).write_text(text)
+        for item in root.glob("*.py"):
+            shutil.copyfile(item, folder / item.name)
+    for item, text in files.items():
+        if item.is_relative_to(root):
+            Path(folder, item.relative_to(root)).write_text(text)
     return folder, function.module

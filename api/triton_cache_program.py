@@ -26,10 +26,10 @@ def main() -> None:
 
     def bench(self: Any, *args: Any, config: Any, **_: Any) -> list[float]:
         given = {**config.kwargs, **{name: getattr(config, name) for name in ("num_warps", "num_stages", "num_ctas")}}
-        for one in times:
-            wanted = one["config"]
-            if one["kernel"] == self.base_fn.__name__ and all(given.get(name, "") == wanted[name] for name in wanted):
-                return [one["ms"]] * 3
+        for item in times:
+            wanted = item["config"]
+            if item["kernel"] == self.base_fn.__name__ and all(given.get(name, "") == wanted[name] for name in wanted):
+                return [item["ms"]] * 3
         return [float("inf")] * 3
 
     class Writer:
@@ -43,7 +43,7 @@ def main() -> None:
 
         def put(self, data: str, name: str, binary: bool = True) -> str:
             found = json.loads(data)["configs_timings"]
-            if all(one[1][0] == float("inf") for one in found):
+            if all(item[1][0] == float("inf") for item in found):
                 raise SystemExit("none of the configs in the decorator was measured; write a patch too")
             entered.append(str(self._manager.put(data, name, binary=binary)))
             return entered[-1]
@@ -61,7 +61,7 @@ def main() -> None:
         for name, value in workload["sizes"].items():
             setattr(problem, name, value)
         with torch.device(device):
-            inputs = [one.to(device) if isinstance(one, torch.Tensor) else one for one in problem.get_inputs()]
+            inputs = [item.to(device) if isinstance(item, torch.Tensor) else item for item in problem.get_inputs()]
         function(*inputs)
     sys.stdout.write(f"{json.dumps(entered)}\n")
 

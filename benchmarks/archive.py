@@ -128,7 +128,7 @@ def summary(rows: list[dict[str, Any]]) -> str:
             lines.append(f"  to {target['target']:.2f}x: {'; '.join(told)}")
     for place, target in enumerate(rows[0]["targets"] if rows else ()):
         for what in ("turns", "evaluations", "first_trial", "seconds"):
-            both = [(one["targets"][place]["with"][what], one["targets"][place]["without"][what]) for one in rows]
+            both = [(row["targets"][place]["with"][what], row["targets"][place]["without"][what]) for row in rows]
             ratios = [new / old for new, old in both if new and old]
             if ratios:
                 mean = math.exp(sum(map(math.log, ratios)) / len(ratios))

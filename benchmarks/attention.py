@@ -56,7 +56,7 @@ def automatic(optimizer: ScheduleOptimizer) -> list[Config]:
     """
     shape, tiles = optimizer.shape, optimizer.space.tiles
     assert tiles is not None
-    values = {one.name: one.values for one in tiles.parameters}
+    values = {parameter.name: parameter.values for parameter in tiles.parameters}
     width = shape.head_dim + shape.head_dim_kv
     off = {"ROLES": False, "TURNS": False}
     return [
@@ -83,12 +83,12 @@ def by_hand(optimizer: ScheduleOptimizer) -> list[Config]:
         return any(one[name] != plain[name] for name in one if name not in but)
 
     listed = sorted(space.tiles, key=lambda one: differs(one, work))
-    turns = [one for one in listed if one["TURNS"] and int(one["DEPTH"]) > 1]
-    turns = [one for one in turns if not differs(one, work) or all(one[name] == plain[name] for name in work)]
-    most = {one["BLOCK_M"]: max(int(other["CONSUMER_REGS"]) for other in turns if other["BLOCK_M"] == one["BLOCK_M"])
-            for one in turns}  # fmt: skip
-    kept = [one for one in turns if one["CONSUMER_REGS"] == most[one["BLOCK_M"]]]
-    scheduled = [(one, schedule_in_order(space.graph(one), BY_HAND)) for one in kept]
+    turns = [item for item in listed if item["TURNS"] and int(item["DEPTH"]) > 1]
+    turns = [turn for turn in turns if not differs(turn, work) or all(turn[name] == plain[name] for name in work)]
+    most = {turn["BLOCK_M"]: max(int(other["CONSUMER_REGS"]) for other in turns if other["BLOCK_M"] == turn["BLOCK_M"])
+            for turn in turns}  # fmt: skip
+    kept = [turn for turn in turns if turn["CONSUMER_REGS"] == most[turn["BLOCK_M"]]]
+    scheduled = [(item, schedule_in_order(space.graph(item), BY_HAND)) for item in kept]
     return [space.config(one, *found) for one, found in scheduled if found is not None]
 
 
@@ -178,7 +178,7 @@ class Benchmark:
 
 
 def fastest(trials: list[Evaluation]) -> Evaluation | None:
-    timed = [one for one in trials if one.latency_ms is not None]
+    timed = [trial for trial in trials if trial.latency_ms is not None]
     return min(timed, key=lambda one: one.latency_ms or 0.0, default=None)
 
 
@@ -186,7 +186,7 @@ def summary(trials: list[Evaluation]) -> dict[str, Any]:
     """Return the best of some trials, and how many failed."""
     best = fastest(trials)
     return {
-        "trials": len(trials), "failed": sum(one.latency_ms is None for one in trials),
+        "trials": len(trials), "failed": sum(trial.latency_ms is None for trial in trials),
         "latency_ms": best and best.latency_ms, "config": best and best.config,
     }  # fmt: skip
 

@@ -90,7 +90,7 @@ def counted(source: str, folder: Path) -> dict[str, Any]:
 def exponentials_under_pv(assembly: str) -> int:
     """Return how many exponentials stand where a product with V is under way, of all groups: schedules mean all."""
     under = re.findall(r"DEPBAR\.LE gsb0, 0x1(.*?)DEPBAR\.LE gsb0, 0x0", assembly, re.DOTALL)
-    return sum(one.count("MUFU.EX2") for one in under)
+    return sum(item.count("MUFU.EX2") for item in under)
 
 
 @functools.cache

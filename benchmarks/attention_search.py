@@ -51,11 +51,11 @@ def times(shape: str, name: str, seed: int, trials: int) -> list[float]:
 
 def row_of(searches: list[list[float]], best: float, trials: int) -> dict[str, Any]:
     """Return one tuner's figures for one shape."""
-    arrivals = [next((i for i, ms in enumerate(one, 1) if ms <= NEAR * best), trials + 1) for one in searches]
+    arrivals = [next((i for i, ms in enumerate(search, 1) if ms <= NEAR * best), trials + 1) for search in searches]
     return {
         "median_trials": statistics.median(arrivals),
         "arrived": sum(at <= trials for at in arrivals),
-        "mean_time_over_best": round(statistics.fmean(min(one) for one in searches) / best, 4),
+        "mean_time_over_best": round(statistics.fmean(min(search) for search in searches) / best, 4),
     }
 
 

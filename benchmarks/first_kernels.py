@@ -104,7 +104,7 @@ def tuned(problem: TorchProblem, kernel: Kernel, searcher: LocalEvaluator, trial
         found = search.run()
     best = found.faster or found.start
     assert best is not None
-    statuses = Counter(str(one.status) for one in found.evaluations)
+    statuses = Counter(str(evaluation.status) for evaluation in found.evaluations)
     row = {"trials": len(found.evaluations), "statuses": statuses, "search_s": round(found.progress.seconds, 1)}
     row["trial_s"] = stages_of(found.evaluations)
     return {**row, "config": {**kernel.config, **best.config}, **figures(best)}
@@ -112,8 +112,11 @@ def tuned(problem: TorchProblem, kernel: Kernel, searcher: LocalEvaluator, trial
 
 def stages_of(evaluations: Sequence[Evaluation]) -> dict[str, float]:
     """Return the median seconds of each stage of a trial."""
-    names = dict.fromkeys(name for one in evaluations for name in one.stages)
-    return {name: round(statistics.median(one.stages.get(name, 0.0) for one in evaluations), 3) for name in names}
+    names = dict.fromkeys(name for evaluation in evaluations for name in evaluation.stages)
+    return {
+        name: round(statistics.median(evaluation.stages.get(name, 0.0) for evaluation in evaluations), 3)
+        for name in names
+    }
 
 
 def summary(rows: list[dict[str, Any]]) -> str:
@@ -126,7 +129,7 @@ def summary(rows: list[dict[str, Any]]) -> str:
     for name, some in (("first", correct), ("after the search", [row["tuned"] for row in correct if "tuned" in row])):
         over = [row["speedup_compile"] for row in some if row.get("speedup_compile")]
         if over:
-            share = sum(one >= 0.995 for one in over) / len(over)
+            share = sum(item >= 0.995 for item in over) / len(over)
             lines.append(f"{name}: {statistics.median(over):.3f}x of torch.compile, at least as fast on {share:.0%}")
     lines += [f"{row['id']}: {row['status']}: {row['message']}" for row in rows if row["status"] != "ok"]
     return "\n".join(lines)

@@ -105,8 +105,8 @@ def fp16(arguments: argparse.Namespace) -> dict[str, Any]:
     return {
         **result.to_json(),
         "seconds_of_this_call": round(seconds, 1),
-        "against_cublas": summarize("cuBLAS", [one.over_baseline for one in result.shapes if one.over_baseline]),
-        "against_analytic": summarize("the analytic choice", [one.gain for one in result.shapes if one.gain]),
+        "against_cublas": summarize("cuBLAS", [shape.over_baseline for shape in result.shapes if shape.over_baseline]),
+        "against_analytic": summarize("the analytic choice", [shape.gain for shape in result.shapes if shape.gain]),
     }
 
 
@@ -160,11 +160,11 @@ def a8w8(arguments: argparse.Namespace) -> dict[str, Any]:
     return {
         **result.to_json(),
         "seconds_of_this_call": round(seconds, 1),
-        "seconds_of_all_shapes": round(sum(one.seconds for one in result.shapes), 1),
+        "seconds_of_all_shapes": round(sum(item.seconds for item in result.shapes), 1),
         "beside": known,
         "against_vllms_default": summarize("vLLM's default", over),
         "against_bf16_cublas_from_1024": summarize("bf16 cuBLAS, M >= 1024", large),
-        "against_analytic": summarize("the analytic choice", [one.gain for one in result.shapes if one.gain]),
+        "against_analytic": summarize("the analytic choice", [item.gain for item in result.shapes if item.gain]),
     }
 
 
@@ -195,13 +195,13 @@ def exhaustive(arguments: argparse.Namespace) -> dict[str, Any]:
 def table(result: gemm.Result) -> None:
     """Print the shapes as a table."""
     print("| M | N | K | ms | TFLOP/s | cuBLAS TFLOP/s | x cuBLAS | x analytic | config |\n|" + "---|" * 9)
-    for one in result.shapes:
-        shape: Shape = one.shape
+    for item in result.shapes:
+        shape: Shape = item.shape
         numbers = (
-            one.time_ms, one.teraflops(one.time_ms), one.teraflops(one.baseline_ms), one.over_baseline, one.gain,
+            item.time_ms, item.teraflops(item.time_ms), item.teraflops(item.baseline_ms), item.over_baseline, item.gain,
         )  # fmt: skip
         shown = " | ".join("-" if number is None else f"{number:.4g}" for number in numbers)
-        config = " ".join(map(str, one.config.values())) if one.config else one.error
+        config = " ".join(map(str, item.config.values())) if item.config else item.error
         print(f"| {shape.m} | {shape.n} | {shape.k} | {shown} | {config} |")
 
 

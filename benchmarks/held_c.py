@@ -50,7 +50,7 @@ def as_generated(code: KernelCode, folder: Path) -> Path:
     """Compile generated C as it is, with the same flags but those that hold it."""
     body = HEADER.sub("", code.text)
     source = needed_headers(body) + body
-    flags = [one for flag in code.flags for one in flag.split() if not one.startswith("-std")]
+    flags = [part for flag in code.flags for part in flag.split() if not part.startswith("-std")]
     return build(source, [*ALWAYS, *flags], folder, code.name)
 
 
@@ -68,8 +68,8 @@ def tensors_of(plan: LaunchPlan, launch: LaunchStep) -> list[torch.Tensor]:
     steps = [step for step in plan.steps if isinstance(step, TorchStep)]
     layouts: dict[int, TensorLayout] = dict(plan.layouts)
     layouts |= {number: one for step in steps for number, one in zip(step.results, step.layouts, strict=True)}
-    found = [layouts[one["tensor"]] for one in launch.arguments]
-    return [torch.rand(one.shape).to(dtype_of(one)) for one in found]
+    found = [layouts[argument["tensor"]] for argument in launch.arguments]
+    return [torch.rand(item.shape).to(dtype_of(item)) for item in found]
 
 
 def compared(name: str, plan: LaunchPlan, launch: LaunchStep, folder: Path, seconds: float) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def compared(name: str, plan: LaunchPlan, launch: LaunchStep, folder: Path, seco
     source = held_source(code, given).rpartition('extern "C" {')[2]
     generated, held = least_seconds(calls, seconds)
     machine = [instructions(library, own) for library, own in zip(libraries, names, strict=True)]
-    changes = [one for one in difflib.ndiff(*machine) if one[0] in "+-"]
+    changes = [item for item in difflib.ndiff(*machine) if item[0] in "+-"]
     return {
         "launch": name,
         "checks": source.count("held_at(") + source.count("held_data_at("),

@@ -137,16 +137,16 @@ def table(rows: list[dict[str, Any]]) -> Table:
     found.add_section()
     for least in FAST:
         shares = [fast(rows, name, least) for name in AGAINST]
-        found.add_row(f"fast_{least:g}", "", *("" if one is None else f"{one:.2f}" for one in shares))
+        found.add_row(f"fast_{least:g}", "", *("" if share is None else f"{share:.2f}" for share in shares))
     for name, of in MEANS.items():
-        found.add_row(name, "", *(_times(mean(rows, one, of)) for one in AGAINST))
+        found.add_row(name, "", *(_times(mean(rows, item, of)) for item in AGAINST))
     return found
 
 
 def fast(rows: list[dict[str, Any]], name: str, least: float) -> float | None:
     """Return the share of all problems that are verified and more than `least` times as fast; None without a figure."""
     known = _verified(rows, name)
-    return sum(one > least for one in known) / len(rows) if known else None
+    return sum(item > least for item in known) / len(rows) if known else None
 
 
 def mean(rows: list[dict[str, Any]], name: str, of: Callable[[list[float]], float]) -> float | None:
@@ -251,7 +251,7 @@ def main() -> int:
         parser.error(f"level {options.level} has no problem {', '.join(map(str, missing))}")
     rows = Rows(options.output, options.resume)
     done = {row["id"] for row in rows.rows}
-    left = [one for one in share_of(problems, options.shard) if one.id not in done]
+    left = [item for item in share_of(problems, options.shard) if item.id not in done]
     if options.codes:
         give_to_cache(left, options)
     with session_of(options) as session:

@@ -33,8 +33,10 @@ from kernelwright.evaluators.settings import AllowTorch, Precision, Sampling, Se
 from problem_rows import Rows, problems_of, share_of
 
 PRECISIONS = {
-    str(one): Settings(allow_torch=AllowTorch.ALL, precision=one, sampling=Sampling(seconds=0.3), second_workload=False)
-    for one in Precision
+    str(item): Settings(
+        allow_torch=AllowTorch.ALL, precision=item, sampling=Sampling(seconds=0.3), second_workload=False
+    )
+    for item in Precision
 }
 """The settings of each precision: short samples, since statuses and memory are what is looked for."""
 IMPORTS = {"cpu": "import tilelang.cpu.language", "cuda": "import triton"}

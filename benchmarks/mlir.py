@@ -116,7 +116,10 @@ def cublas_ms(size: Sequence[int], dtype: str) -> float | None:
 
 
 def row_of(size: Sequence[int], dtype: str, device: str, finals: Sequence[Evaluation]) -> dict[str, Any]:
-    best = min((one for one in finals if one.config and one.latency_ms), key=lambda one: one.latency_ms or 0.0)
+    best = min(
+        (finalist for finalist in finals if finalist.config and finalist.latency_ms),
+        key=lambda one: one.latency_ms or 0.0,
+    )
     flops = 2 * math.prod(size)
     assert best.latency_ms and best.reference and best.speedup
     blas = numpy_ms(size) if device == "cpu" and dtype == "f32" else None
@@ -141,7 +144,7 @@ def tuned(size: Sequence[int], asked: argparse.Namespace, folder: Path) -> dict[
     result = tune_mlir(
         file, device=asked.device, trials=asked.trials, tuner=asked.tuner, seed=asked.seed, results=folder
     )
-    statuses = Counter(one.status.value for found in result.found for one in found.evaluations)
+    statuses = Counter(evaluation.status.value for found in result.found for evaluation in found.evaluations)
     return row_of(size, asked.dtype, asked.device, result.finals) | {
         "trials": result.trials, "statuses": statuses, "seconds": round(time.monotonic() - began, 1),
         "space": result.scheduling.size,
@@ -166,7 +169,7 @@ def compile_only(sizes: Sequence[Sequence[int]], asked: argparse.Namespace, fold
         repeats = 1 if asked.device == "cpu" else repeats_on_gpu(found.problem)
         compiler = IreeCompiler(replace(target, repeats=repeats), processes, folder / "modules", asked.compilers)
         sources = [found.kernel.source, *(found.kernel.bind(config).source for config in configs)]
-        outcomes = Counter(one.result().status.value for one in [compiler.submit(source) for source in sources])
+        outcomes = Counter(item.result().status.value for item in [compiler.submit(source) for source in sources])
         file.with_suffix(".pickle").write_bytes(pickle.dumps((size, asked.dtype, found.problem, found.kernel, configs)))
         compiler.close()
         processes.close()
@@ -183,9 +186,9 @@ def measured(path: Path, told: dict[str, str], folder: Path, finalists: int = 5)
         device, told["chip"], memory=folder / "modules", label=device_label(device), release=told["release"]
     ) as evaluator:
         found = list(evaluator.evaluate(problem, kernel, configs))
-        timed = sorted((one for one in found if one.latency_ms), key=lambda one: one.latency_ms or 0.0)
-        finals = evaluator.compare(problem, kernel, [Config(), *(Config(one.config) for one in timed[:finalists])])
-    statuses = Counter(one.status.value for one in found)
+        timed = sorted((item for item in found if item.latency_ms), key=lambda one: one.latency_ms or 0.0)
+        finals = evaluator.compare(problem, kernel, [Config(), *(Config(item.config) for item in timed[:finalists])])
+    statuses = Counter(item.status.value for item in found)
     row = row_of(size, dtype, device, finals)
     return row | {"trials": len(found), "statuses": statuses, "seconds": round(time.monotonic() - began, 1)}
 

@@ -21,11 +21,11 @@ def problems_of(dataset: Path | None, levels: str, wanted: Callable[[int], bool]
     Raises `OptionError` for a level without problems.
     """
     found = list_problems(dataset)
-    there = {one.id.partition("/")[0] for one in found}
+    there = {item.id.partition("/")[0] for item in found}
     names = {f"level{level.strip()}" for level in levels.split(",")}
     if missing := sorted(names - there):
         raise OptionError(f"no problems of {', '.join(missing)}", f"there are {', '.join(sorted(there))}")
-    return [one for one in found if one.id.partition("/")[0] in names and wanted(number_of(one))]
+    return [item for item in found if item.id.partition("/")[0] in names and wanted(number_of(item))]
 
 
 def number_of(problem: ProblemFile) -> int:
@@ -46,7 +46,7 @@ def numbers(text: str) -> set[int]:
 
 def share_of(problems: Sequence[T], shard: str) -> list[T]:
     """Return the K-th of N parts of the problems, for 'K/N'. Raises `OptionError` for another text."""
-    part, parts = (int(one) if one.isdecimal() else 0 for one in shard.partition("/")[::2])
+    part, parts = (int(item) if item.isdecimal() else 0 for item in shard.partition("/")[::2])
     if not 1 <= part <= parts:
         raise OptionError(f"no part {shard!r}", "--shard 1/2 and --shard 2/2 are the halves")
     return list(problems[part - 1 :: parts])

@@ -131,7 +131,7 @@ def row_of(graph: Graph, seeds: int, trials: int) -> dict[str, Any]:
             spent = round(time.process_time() - began, 2)
             for key, value in zip(one, (round(best, 2), trial, least, spent), strict=True):
                 one[key].append(value)
-    shortest = min(min(one["time"]) for one in found.values())
+    shortest = min(min(item["time"]) for item in found.values())
     for one in found.values():
         one["time_over_best"] = [round(value / shortest, 4) for value in one.pop("time")]
     return {"bound": interval_bound(graph), "sequential": longest, "tuners": found}
@@ -141,8 +141,8 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return each tuner's figures over all loops and seeds."""
     said = {}
     for name in rows[0]["tuners"]:
-        intervals = [(row["bound"], one) for row in rows for one in row["tuners"][name]["interval"]]
-        over = [one for row in rows for one in row["tuners"][name]["time_over_best"]]
+        intervals = [(row["bound"], item) for row in rows for item in row["tuners"][name]["interval"]]
+        over = [item for row in rows for item in row["tuners"][name]["time_over_best"]]
         said[name] = {
             "runs": len(intervals),
             "at_bound": sum(one <= bound for bound, one in intervals),

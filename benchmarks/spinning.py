@@ -95,8 +95,8 @@ def summary_of(values: list[Any]) -> Any:
     """
     if isinstance(values[0], dict):
         return {
-            "cores_of_serial": round(statistics.median(one["cores_of_serial"] for one in values), 2),
-            "gain_of_two_threads": round(max(one["gain_of_two_threads"] for one in values), 2),
+            "cores_of_serial": round(statistics.median(value["cores_of_serial"] for value in values), 2),
+            "gain_of_two_threads": round(max(value["gain_of_two_threads"] for value in values), 2),
         }
     return statistics.quantiles(values, n=4)[0]
 

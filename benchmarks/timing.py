@@ -218,7 +218,7 @@ def search(device: str, name: str, count: int) -> dict[str, Any]:
     metrics = {
         "kernel": name,
         "evaluations": len(found),
-        "not_ok": sum(not one.ok for one in found),
+        "not_ok": sum(not item.ok for item in found),
         "first_s": round(ends[0] - start, 2),
         "seconds": round(ends[-1] - start, 2),
         "per_minute": round(60 * (len(found) - 1) / (ends[-1] - ends[0]), 1),

@@ -30,7 +30,7 @@ from kernelwright.core import Config, Evaluation
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.user_packages import LINEAR, TRITON, UserPackage, apply, run_tests
 
-PACKAGES = {one.name: one for one in (*TRITON, LINEAR)}
+PACKAGES = {item.name: item for item in (*TRITON, LINEAR)}
 
 
 def measured(package: UserPackage, device: str, trials: int, folder: Path) -> dict[str, Any]:
@@ -47,8 +47,10 @@ def measured(package: UserPackage, device: str, trials: int, folder: Path) -> di
     if tuned.patch is not None and (patch is None or (tuned.found.best or best).latency_ms < best.latency_ms):
         best, patch = tuned.found.best or best, tuned.patch
         after = in_patch(tuned)
-    own = {Config(one) for one in tuned.job.kernel.declared_configs}
-    theirs = [one for one in tuned.found.evaluations if Config(one.config) in own and one.ok]
+    own = {Config(item) for item in tuned.job.kernel.declared_configs}
+    theirs = [
+        evaluation for evaluation in tuned.found.evaluations if Config(evaluation.config) in own and evaluation.ok
+    ]
     rows = {
         name: {
             "start_ms": row.latency_ms,
@@ -80,12 +82,12 @@ def in_patch(tuned: Result) -> list[Evaluation]:
     best = tuned.found.best if tuned.faster else tuned.own_constants
     assert best is not None and tuned.job.function is not None
     configs = worthwhile(best, tuned.compared, workload_keys(tuned.job.function, tuned.job.problem))
-    return [one for one in (best, *tuned.compared) if Config(one.config) in configs and one.ok]
+    return [item for item in (best, *tuned.compared) if Config(item.config) in configs and item.ok]
 
 
 def least_ms(evaluations: Sequence[Evaluation], workload: str) -> float | None:
     """Return the least time at a workload; None without evaluations."""
-    return min((one.workloads[workload].latency_ms or math.inf for one in evaluations), default=None)
+    return min((evaluation.workloads[workload].latency_ms or math.inf for evaluation in evaluations), default=None)
 
 
 def main() -> None:
@@ -96,7 +98,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="for copies, patches and journals, which are kept there")
     parser.add_argument("--json", type=Path, help="write the metrics to this file too, after each package")
     options = parser.parse_args()
-    default = [LINEAR.name] if options.device == "cpu" else [one.name for one in TRITON]
+    default = [LINEAR.name] if options.device == "cpu" else [item.name for item in TRITON]
     results = []
     for name in options.packages or default:
         with tempfile.TemporaryDirectory(prefix="kernelwright-functions-") as temporary:

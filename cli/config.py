@@ -82,7 +82,7 @@ def _rows(command: Command, fields: dict[str, FieldType], found: list[Source], e
 def _plain(value: Any) -> Any:
     """A value as JSON has it."""
     if isinstance(value, tuple):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     if value is dataclasses.MISSING:
         return None
     return value if value is None or isinstance(value, bool | int | float) else str(value)

@@ -72,7 +72,7 @@ class Setting:
         text = [self.written, *self.written.split(",")] if isinstance(self.written, str) else self.written
         here = self.folder.resolve()
         try:
-            paths = [here / str(one).strip() for one in (text if isinstance(text, list) else [text])]
+            paths = [here / str(item).strip() for item in (text if isinstance(text, list) else [text])]
             return all(path.resolve().is_relative_to(here) for path in paths)
         except (OSError, ValueError, RuntimeError):  # a loop of links, a null byte
             return False
@@ -98,7 +98,7 @@ class Setting:
 
     def _from_folder(self, value: Any) -> Any:
         if isinstance(value, tuple):
-            return tuple(self._from_folder(one) for one in value)
+            return tuple(self._from_folder(item) for item in value)
         return self.folder / value if isinstance(value, Path) and self.folder != Path.cwd() else value
 
 
@@ -257,12 +257,12 @@ def _read(path: Path, mention: str = "") -> dict[str, Any] | None:
 
 def _of_paths(kind: Any) -> bool:
     """Whether an option holds paths: `Path`, `Path | None`, `tuple[Path, ...]`."""
-    return kind is Path or any(_of_paths(one) for one in typing.get_args(kind))
+    return kind is Path or any(_of_paths(value) for value in typing.get_args(kind))
 
 
 def _without_none(kind: Any) -> Any:
     """`int` for `int | None`: a file cannot say None."""
     if typing.get_origin(kind) in (UnionType, typing.Union):
-        plain = [one for one in typing.get_args(kind) if one is not type(None)]
+        plain = [value for value in typing.get_args(kind) if value is not type(None)]
         return plain[0] if len(plain) == 1 else kind
     return kind

@@ -44,7 +44,7 @@ def show_verify(given: Mapping[str, Any], display: Display) -> int:
     else:
         for what, found in (("kernels", result.kernels), ("examples", result.results)):
             if found:
-                screen.print(f"{sum(one.correct for one in found)} of {len(found)} {what} are correct")
+                screen.print(f"{sum(item.correct for item in found)} of {len(found)} {what} are correct")
     return 1 if result.wrong else 0
 
 
@@ -92,8 +92,8 @@ def show_import(given: Mapping[str, Any], display: Display) -> int:
     if display.json:
         display.print_json(result.summary())
     else:
-        for one in result.entered:
-            screen.print(escape(f"entered: {one.problem} on {one.device} ({one.run})"))
+        for item in result.entered:
+            screen.print(escape(f"entered: {item.problem} on {item.device} ({item.run})"))
         screen.print(
             f"{len(result.entered)} entered, {result.known} known already, {result.unfinished} without a whole turn"
         )
@@ -105,7 +105,7 @@ def show_list(given: Mapping[str, Any], display: Display) -> int:
     screen = Screen(display)
     examples = run_list(chosen(given, ListOptions))
     if display.json:
-        display.print_json({"examples": [example_record(one) for one in examples]})
+        display.print_json({"examples": [example_record(example) for example in examples]})
         return 0 if examples else 1
     for one in examples:
         screen.print(_described(one))

@@ -89,9 +89,13 @@ def _show_folder(result: FolderResult, screen: Screen) -> int:
         else:
             screen.print(f"{describe_fast_p(result.strict_speedups)} (strict)")
             screen.print(f"{describe_fast_p(result.speedups)} (kernelbench)")
-    disturbed = [one for one in result.verdicts if one.evaluation is not None and one.evaluation.contention is not None]
+    disturbed = [
+        verdict
+        for verdict in result.verdicts
+        if verdict.evaluation is not None and verdict.evaluation.contention is not None
+    ]
     if disturbed:
-        names = ", ".join(one.problem for one in disturbed)
+        names = ", ".join(item.problem for item in disturbed)
         screen.warn(f"others disturbed {names}: the strict speedup is not counted; the same command measures it again")
     return 0 if result.correct else 1
 
@@ -111,12 +115,12 @@ def comparison_table(judged: Sequence[ProtocolVerdicts]) -> Table:
     table = Table(title_justify="left")
     for column in ("problem", "protocol", "verdict", "ms", "reference ms", "speedup"):
         table.add_column(column, justify="right" if "ms" in column or column == "speedup" else "left")
-    for one in judged:
-        for protocol, verdict, right, *metrics in _rows(one):
+    for item in judged:
+        for protocol, verdict, right, *metrics in _rows(item):
             color = "green" if right else "yellow" if verdict == Status.UNPROVEN else "red"
             shown = ["" if figure is None else f"{figure:.3g}" for figure in metrics]
             speedup = f"{shown[2]}x" if shown[2] else ""
-            table.add_row(escape(one.problem), protocol, f"[{color}]{escape(verdict)}[/]", shown[0], shown[1], speedup)
+            table.add_row(escape(item.problem), protocol, f"[{color}]{escape(verdict)}[/]", shown[0], shown[1], speedup)
     return table
 
 

@@ -46,7 +46,7 @@ def true_by_default() -> frozenset[str]:
 @functools.cache
 def _names(classes: int) -> tuple[frozenset[str], frozenset[str]]:
     """The names, and those of options that are true by default; found anew where a command brought more classes."""
-    fields = [field for one in _classes() for field in dataclasses.fields(one)]
+    fields = [field for item in _classes() for field in dataclasses.fields(item)]
     names = {field.name for field in fields} | {"batch", "list_slow"}
     return frozenset(names), frozenset(field.name for field in fields if field.default is True)
 

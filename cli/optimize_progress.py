@@ -107,7 +107,7 @@ class RunLines(RunDisplay):
         """The strategy and why; or the changes that are tried."""
         lane, (first, *_) = self._lane(proposed.lane), proposed.proposals
         if proposed.quick:
-            self.line(f"  {lane}trying {', '.join(one.strategy for one in proposed.proposals)}")
+            self.line(f"  {lane}trying {', '.join(proposal.strategy for proposal in proposed.proposals)}")
         else:
             self.line(f"  {lane}{first.strategy}{f': {first.rationale}' if first.rationale else ''}")
 

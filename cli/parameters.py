@@ -44,7 +44,7 @@ def with_options(
             if (only is None or field.name in only) and not details_of(field).python_only
         ]
         shown = inspect.signature(command, eval_str=True).parameters.values()
-        own = [one for one in shown if one.name not in ("given", "context")]
+        own = [item for item in shown if item.name not in ("given", "context")]
         types = types_of(options)
         settable = {
             field.name: (field, types[field.name])
@@ -58,14 +58,14 @@ def with_options(
             if given is None:  # the outermost of several, which knows the options of all
                 given = _configured(context, run.option_fields)  # type: ignore[attr-defined]
             own_values = {field.name: _value(field, values.pop(field.name)) for field in fields}
-            more = {"context": context} if any(one.name == "context" for one in shown) else {}
+            more = {"context": context} if any(item.name == "context" for item in shown) else {}
             command(given={**own_values, **given}, **more, **values)
 
         called = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
-        parameters = [called, *(one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*derived, *own))]
+        parameters = [called, *(item.replace(kind=inspect.Parameter.KEYWORD_ONLY) for item in (*derived, *own))]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.option_fields = {**getattr(command, "option_fields", {}), **settable}  # type: ignore[attr-defined]
-        run.__annotations__ = {one.name: one.annotation for one in parameters}
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return run
 
     return decorate

@@ -64,26 +64,26 @@ def kernel_table(ran: KernelProfile, multiprocessors: int | None, latency_ms: fl
     Where the profiled call took longer than timed ones, times would not fit these, and only shares are shown.
     The occupancy is the most that fits; the estimate is the mean over the waves, if all blocks take the same time.
     """
-    estimated = [one.filled(multiprocessors) if multiprocessors else None for one in ran.kernels]
+    estimated = [kernel.filled(multiprocessors) if multiprocessors else None for kernel in ran.kernels]
     columns: dict[str, list[Any]] = {
-        "share": [f"{ran.share(one):.1%}" for one in ran.kernels],
-        "ms": [None if ran.slowed(latency_ms) else f"{one.time_ms:.4f}" for one in ran.kernels],
-        "launches": [one.launches for one in ran.kernels],
-        "blocks": [one.blocks for one in ran.kernels],
-        "threads": [one.threads for one in ran.kernels],
-        "registers": [one.registers for one in ran.kernels],
-        "spills": [one.spills for one in ran.kernels],
-        "shared": [one.shared_bytes for one in ran.kernels],
-        "occupancy": [None if one.occupancy is None else f"{one.occupancy:.0%}" for one in ran.kernels],
-        "estimated": [None if one is None else f"{one:.0%}" for one in estimated],
-        "limited by": [one.limited_by for one in ran.kernels],
+        "share": [f"{ran.share(kernel):.1%}" for kernel in ran.kernels],
+        "ms": [None if ran.slowed(latency_ms) else f"{kernel.time_ms:.4f}" for kernel in ran.kernels],
+        "launches": [kernel.launches for kernel in ran.kernels],
+        "blocks": [kernel.blocks for kernel in ran.kernels],
+        "threads": [kernel.threads for kernel in ran.kernels],
+        "registers": [kernel.registers for kernel in ran.kernels],
+        "spills": [kernel.spills for kernel in ran.kernels],
+        "shared": [kernel.shared_bytes for kernel in ran.kernels],
+        "occupancy": [None if kernel.occupancy is None else f"{kernel.occupancy:.0%}" for kernel in ran.kernels],
+        "estimated": [None if item is None else f"{item:.0%}" for item in estimated],
+        "limited by": [kernel.limited_by for kernel in ran.kernels],
     }
     known = {name: values for name, values in columns.items() if any(value is not None for value in values)}
     table = Table(box=None, pad_edge=False)
     table.add_column("kernel", overflow="fold")
     for name in known:
         table.add_column(name, justify="right")
-    names = [escape(one.short_name + ("" if one.own else " (library)")) for one in ran.kernels]
+    names = [escape(kernel.short_name + ("" if kernel.own else " (library)")) for kernel in ran.kernels]
     for name, *values in zip(names, *known.values(), strict=True):
         table.add_row(name, *("" if value is None else str(value) for value in values))
     return table

@@ -38,7 +38,7 @@ def configured(command: Command, fields: Mapping[str, FieldType], found: Sequenc
 def told(found: Configured) -> Iterator[str]:
     """Yield a line for each project's file whose settings count, and one for each that sets what it may not."""
     for path, settings in _by_file(found.settings.values()):
-        yield f"{near(path)} sets {', '.join(f'{one.name} = {shown(one.written)}' for one in settings)}"
+        yield f"{near(path)} sets {', '.join(f'{setting.name} = {shown(setting.written)}' for setting in settings)}"
     for path, settings in _by_file(found.refused.values()):
         yield f"warning: {refusal(path, settings)}"
 
@@ -46,7 +46,7 @@ def told(found: Configured) -> Iterator[str]:
 def refusal(path: Path, settings: list[Setting]) -> str:
     """Why settings of a project's file do not count, and what to do."""
 
-    names, folder = _listed([one.name for one in settings]), shlex.quote(near(path.parent))
+    names, folder = _listed([setting.name for setting in settings]), shlex.quote(near(path.parent))
     trusted = TrustedProjects().find(path.parent)
     if trusted is None:
         return (
@@ -68,7 +68,9 @@ def near(path: Path) -> str:
 
 
 def _by_file(settings: Iterable[Setting]) -> Iterator[tuple[Path, list[Setting]]]:
-    of_projects = sorted((one for one in settings if one.of_project), key=lambda one: (one.source, one.name))
+    of_projects = sorted(
+        (setting for setting in settings if setting.of_project), key=lambda one: (one.source, one.name)
+    )
     for source, some in itertools.groupby(of_projects, key=lambda one: one.source):
         yield Path(source), list(some)
 

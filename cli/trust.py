@@ -83,12 +83,12 @@ def _remove(project: Path, json: bool) -> int:
 def _list(json: bool) -> int:
     from .trusted_projects import TrustedProjects
 
-    found = [(one, _changes(one)) for one in TrustedProjects().all()]
+    found = [(item, _changes(item)) for item in TrustedProjects().all()]
     lines = []
     for one, changes in found:
         state = f" (not in force: {'; '.join(changes)})" if changes else ""
         lines += [f"{one.project}{state}", *_lines(one)]
-    _tell(json, {"projects": [_record(*one) for one in found]}, lines or ["no project is trusted"])
+    _tell(json, {"projects": [_record(*item) for item in found]}, lines or ["no project is trusted"])
     return 0
 
 

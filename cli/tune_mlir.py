@@ -89,13 +89,13 @@ def show_result(result: MlirResult, screen: Screen) -> None:
     """The winner, the table and the files; a failure on standard error."""
     best = result.best
     if best is None:
-        first = next((e.message for one in result.found for e in one.evaluations if e.message), "nothing was tried")
+        first = next((e.message for item in result.found for e in item.evaluations if e.message), "nothing was tried")
         screen.errors.print(
             f"[red]failed:[/] none of {result.trials} configs is correct, first: {escape(first)}; all are in "
             f"{escape(str(result.folder))}; widen the space"
         )
         return
-    seconds = sum(one.progress.seconds for one in result.found)
+    seconds = sum(item.progress.seconds for item in result.found)
     screen.console.print(f"\n{STARS}\n[bold]\\[Performance][/]: The best is {escape(describe_config(best.config))}")
     screen.console.print(f"with gflops {result.gflops(best):.2f}\n\n{duration(seconds)}\n{STARS}\n{DOUBLE}")
     screen.console.print(_table(result))
@@ -122,7 +122,7 @@ def _table(result: MlirResult) -> Table:
     for column in ("operations", "ms (tuned/IREE)", "GFLOPS (tuned/IREE)", "times as fast"):
         table.add_column(column)
     assert best is not None and best.reference is not None
-    shapes = ", ".join(f"{one.kind} {one.shape}" for one in problem.operations)
+    shapes = ", ".join(f"{operation.kind} {operation.shape}" for operation in problem.operations)
     times = f"{best.latency_ms:.4f}/{best.reference.median_ms:.4f}"
     rates = f"{result.gflops(best):.1f}/{result.default_gflops():.1f}"
     table.add_row(shapes, times, rates, str(best.speedup))

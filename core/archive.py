@@ -104,7 +104,7 @@ class Archive:
         except OSError:
             return []
         runs = (_parsed(line) for line in lines)
-        return list({one.run: one for one in runs if one is not None}.values())
+        return list({item.run: item for item in runs if item is not None}.values())
 
     def add(self, *runs: ArchivedRun) -> None:
         """Append runs, on disk when this returns; raises `ResultsError` where that is impossible."""

@@ -104,8 +104,8 @@ class ConstraintSearch:
         if len(at) == 2 and len(self._parameters[at[0]].values) * len(self._parameters[at[1]].values) <= TABLE:
             self._tabulate(check, *at)
         else:
-            for one in at:
-                self._wide[one].append((check, at))
+            for item in at:
+                self._wide[item].append((check, at))
         return True
 
     def _tabulate(self, check: Expression, first: int, second: int) -> None:
@@ -145,10 +145,10 @@ class ConstraintSearch:
                     domains[other] = left
                     pending.add(other)
             for check, involved in self._wide[at]:
-                open_ones = [one for one in involved if not _single(domains[one])]
+                open_ones = [item for item in involved if not _single(domains[item])]
                 if len(open_ones) > 1:
                     continue
-                fixed = self._values(domains, [one for one in involved if one not in open_ones])
+                fixed = self._values(domains, [item for item in involved if item not in open_ones])
                 if not open_ones:
                     if not check(fixed):
                         return False

@@ -71,8 +71,10 @@ class Kernel(ABC):
 
     def configs_in(self, space: SearchSpace) -> list[Config]:
         """Return the members of a space that the kernel declares as those to try first."""
-        declared = [Config({name: one[name] for name in space.names if name in one}) for one in self.declared_configs]
-        return [one for one in dict.fromkeys(declared) if one in space]
+        declared = [
+            Config({name: config[name] for name in space.names if name in config}) for config in self.declared_configs
+        ]
+        return [item for item in dict.fromkeys(declared) if item in space]
 
     def space(
         self, values: Mapping[str, Sequence[Value]], constraints: Sequence[str], sizes: Mapping[str, int] | None = None
@@ -114,7 +116,7 @@ class PythonKernel(Kernel):
             raise KernelError(f"{name} defines no class ModelNew; a kernel file needs one (see docs/kernels.md)")
         found = recognize(_imports(tree))
         if found is None:
-            known = " nor ".join(one.id for one in known_languages())
+            known = " nor ".join(item.id for item in known_languages())
             raise KernelError(f"{name} imports neither {known}, so there is no kernel in it to optimize")
         return cls(*found, source, name)
 
@@ -167,7 +169,7 @@ class PythonKernel(Kernel):
         if not _is_list_of(configs, dict):
             raise SpaceError(f"{self.name}: CONFIGS must be a list of dicts of constants")
         present = self.config
-        return tuple(Config({name: one[name] for name in one if name in present}) for one in configs)
+        return tuple(Config({name: item[name] for name in item if name in present}) for item in configs)
 
     def bind(self, config: Mapping[str, Value]) -> Self:
         """Return the kernel with these constants set; raises `KernelError` for unknown names."""

@@ -99,12 +99,14 @@ class Language:
         for one in self.dialects:
             if one.target is target:
                 return one
-        known = ", ".join(f"{language} for {one.target}" for language in known_languages() for one in language.dialects)
+        known = ", ".join(
+            f"{language} for {item.target}" for language in known_languages() for item in language.dialects
+        )
         raise OptionError(f"no {self.name} for {target}; there are {known}")
 
     def runs_on(self, target: Target, processor: Target) -> bool:
         """Whether kernels for `target` run on a processor, timed or only checked."""
-        standing_in = {other for one in self.dialects if one.target is target for other in one.also_runs_on}
+        standing_in = {other for dialect in self.dialects if dialect.target is target for other in dialect.also_runs_on}
         return processor is target or processor in standing_in
 
 
@@ -115,7 +117,7 @@ def backend(language: Language, target: Target) -> str:
 
 def backends() -> tuple[str, ...]:
     """All languages on all processors that they are written for: 'tilelang_cpu', 'tilelang', 'triton'."""
-    return tuple(backend(language, one.target) for language in known_languages() for one in language.dialects)
+    return tuple(backend(language, dialect.target) for language in known_languages() for dialect in language.dialects)
 
 
 def default_backend(target: Target) -> str:
@@ -126,9 +128,9 @@ def default_backend(target: Target) -> str:
 def of_backend(name: str) -> tuple[Language, Target]:
     """The inverse of `backend`; raises `OptionError` for a name that is none."""
     for language in known_languages():
-        for one in language.dialects:
-            if backend(language, one.target) == name:
-                return language, one.target
+        for dialect in language.dialects:
+            if backend(language, dialect.target) == name:
+                return language, dialect.target
     raise OptionError(f"no backend {name!r}; there are {', '.join(backends())}")
 
 
@@ -139,7 +141,7 @@ def recognize(imported: Iterable[str]) -> tuple[Language, Target] | None:
     """
     modules = set(imported)
     known = known_languages()
-    for language in [*(one for one in known if one.id in _REGISTRY.plugins), *known]:
+    for language in [*(item for item in known if item.id in _REGISTRY.plugins), *known]:
         for one in language.dialects:
             if any(module == name or module.startswith(f"{name}.") for module in modules for name in one.modules):
                 return language, one.target
@@ -175,7 +177,7 @@ def known_languages() -> tuple[Language, ...]:
 
 def find_language(name: str) -> Language:
     """The language with this id; raises `OptionError` that names those that there are."""
-    known = {one.id: one for one in known_languages()}
+    known = {language.id: language for language in known_languages()}
     if name not in known:
         raise OptionError(
             f"no kernel language {name!r}; there are {', '.join(known)}, and {VARIABLE} names the modules of others"
@@ -191,7 +193,7 @@ def register(plugin: Language) -> None:
     """
     from .languages import BUILT_IN
 
-    taken = {one.id: one for one in BUILT_IN} | _REGISTRY.plugins
+    taken = {item.id: item for item in BUILT_IN} | _REGISTRY.plugins
     if not plugin.support:
         raise OptionError(f"the language {plugin.id} names no module with its support; set Language.support")
     if taken.get(plugin.id, plugin) != plugin:
@@ -202,7 +204,7 @@ def register(plugin: Language) -> None:
 def plugin_environment() -> dict[str, str]:
     """The variable by which a process that is started knows the plug-ins of this one."""
     known_languages()
-    modules = [one.support for one in _REGISTRY.plugins.values()]
+    modules = [plugin.support for plugin in _REGISTRY.plugins.values()]
     return {VARIABLE: ",".join(modules)} if modules else {}
 
 

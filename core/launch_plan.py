@@ -197,15 +197,15 @@ class LaunchPlan(_Part):
             shapes = ", ".join(_shape(layout) for layout in step.layouts)
             return f"torch   {step.operator.removeprefix('aten.')}{f' -> {shapes}' if shapes else ''}"
         if isinstance(step, ParallelStep):
-            names = Counter(self.codes[one.code].name for one in step.launches)
+            names = Counter(self.codes[launch.code].name for launch in step.launches)
             return "threads " + ", ".join(f"{count} x {name}" for name, count in names.items())
         code = self.codes[step.code]
         scalars = ", ".join(repr(value) for value in step.arguments if not isinstance(value, dict))
         grid = f" grid {'x'.join(map(str, step.grid))}" if step.grid else ""
         known = {name: size for name, size in code.settings.items() if isinstance(size, int)}
         size = ", ".join(f"{known[name]} {said}" for name, said in _SIZES if known.get(name))
-        forms = [one for one in step.arguments if isinstance(one, dict)]
-        numbers = {one.get("tensor", one.get("descriptor", -1)) for one in forms}
+        forms = [argument for argument in step.arguments if isinstance(argument, dict)]
+        numbers = {form.get("tensor", form.get("descriptor", -1)) for form in forms}
         total = sum(layout.bytes for number, layout in layouts.items() if number in numbers)
         told = (f" on {total / 1e6:.3g} MB" if total >= 1e6 else f" on {total / 1e3:.3g} kB") if total else ""
         return f"launch  {code.name}{grid}{f' [{size}]' if size else ''}{told}{f' ({scalars})' if scalars else ''}"

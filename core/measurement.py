@@ -70,7 +70,7 @@ class Measurement(BaseModel):
         if batches < 2:
             return 0.0
         ends = [count * number // batches for number in range(batches + 1)]
-        below = [(one > middle) - (one < middle) for one in self.samples_ms]
+        below = [(item > middle) - (item < middle) for item in self.samples_ms]
         shares = [statistics.fmean(below[low:high]) / 2 for low, high in itertools.pairwise(ends)]
         return _QUANTILES[batches - 2] * count * statistics.stdev(shares) / math.sqrt(batches)
 

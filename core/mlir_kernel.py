@@ -29,7 +29,7 @@ class Slot:
     @cached_property
     def names(self) -> frozenset[str]:
         """The parameters that its marks name."""
-        return frozenset[str]().union(*(Expression(one).names for one in _MARK.findall(self.text)))
+        return frozenset[str]().union(*(Expression(match).names for match in _MARK.findall(self.text)))
 
     def filled(self, config: Mapping[str, Value]) -> str:
         """Return the text for a config; nothing where it sets none of the slot's parameters.

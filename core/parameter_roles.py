@@ -54,7 +54,7 @@ class Roles:
             for role, pattern in _PATTERNS.items():
                 if role not in found and re.fullmatch(pattern, stem):
                     found[role] = name
-        tiled = [one for one in numbered.values() if cls(**one).tiled]
+        tiled = [item for item in numbered.values() if cls(**item).tiled]
         return cls(**plain) if cls(**plain).tiled or len(tiled) != 1 else cls(**{**plain, **tiled[0]})
 
     @property

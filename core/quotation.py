@@ -28,7 +28,7 @@ def plain(text: str) -> str:
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if text.isascii() and text.translate(_SPACES).isprintable():
         return text
-    return "".join(one for one in text if one in _KEPT or unicodedata.category(one)[0] != "C")
+    return "".join(item for item in text if item in _KEPT or unicodedata.category(item)[0] != "C")
 
 
 _SPACES = str.maketrans(_KEPT, "  ")

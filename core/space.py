@@ -150,7 +150,7 @@ class SearchSpace:
             related = next(group for group in _related(self.checks[:number]) if check in group)
             for checks in ([check], related):
                 if self._search(checks).find(rng) is None:
-                    named = [repr(one.text) for one in reversed(checks)]
+                    named = [repr(item.text) for item in reversed(checks)]
                     others = [f"{len(named) - NAMED} others"] if len(named) > NAMED else []
                     why = " together with ".join([*named[:NAMED], *others])
                     raise SpaceError(f"no config satisfies {why}; loosen it, or add values")

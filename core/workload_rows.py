@@ -81,7 +81,7 @@ def workloads_by_key(keys: Mapping[str, str]) -> list[list[str]]:
 def time_at(evaluation: Evaluation, names: Sequence[str]) -> float | None:
     """Return the geometric mean of the times at some workloads, in ms; None unless all were timed."""
     rows = [evaluation.workloads[name].latency_ms for name in names if name in evaluation.workloads]
-    times = [one for one in rows if one]
+    times = [row for row in rows if row]
     return statistics.geometric_mean(times) if evaluation.ok and times and len(times) == len(names) else None
 
 
@@ -90,11 +90,11 @@ def _mean(measurements: Sequence[Measurement | None]) -> Measurement | None:
 
     They are in the order of the measurement that is known least: its interval depends on how it drifted.
     """
-    timed = [one for one in measurements if one is not None]
+    timed = [item for item in measurements if item is not None]
     if len(timed) < len(measurements):
         return None
-    count = min(len(one.samples_ms) for one in timed)
-    ranked = [_quantiles(sorted(one.samples_ms), count) for one in timed]
+    count = min(len(item.samples_ms) for item in timed)
+    ranked = [_quantiles(sorted(item.samples_ms), count) for item in timed]
     means = [statistics.geometric_mean(samples) for samples in zip(*ranked, strict=True)]
     least = max(timed, key=lambda one: (one.interval_ms[1] - one.interval_ms[0]) / one.median_ms).samples_ms
     drifted = [least[len(least) * number // count] for number in range(count)]

@@ -86,7 +86,7 @@ class ContestPipeline(EvaluationPipeline):
     def together(self, reference_client: ReferenceClient, entrants: Sequence[Entrant]) -> list[Evaluation]:
         """Time all, and check what was timed. Raises `Lost` for the first that fails."""
         last = entrants[-1].asked
-        first, *others = [one.asked.pid_of(one.checked) for one in entrants]
+        first, *others = [entrant.asked.pid_of(entrant.checked) for entrant in entrants]
         timers = [self._watched(number, one) for number, one in enumerate(entrants)]
         self._access.share_no_longer()
         with last.stage("timing"):

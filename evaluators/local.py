@@ -133,7 +133,7 @@ class LocalEvaluator:
 
     def compare(self, problem: Problem, kernel: Kernel, configs: Sequence[Config]) -> list[Evaluation]:
         """One evaluation per config, all timed interleaved; see `core.Evaluator`."""
-        return [self._told(one) for one in self._compared(TorchProblem.of(problem), kernel, configs)]
+        return [self._told(item) for item in self._compared(TorchProblem.of(problem), kernel, configs)]
 
     def _compared(self, problem: TorchProblem, kernel: Kernel, configs: Sequence[Config]) -> list[Evaluation]:
         if (broken := self._broken_rule(problem, kernel)) is not None:
@@ -169,18 +169,20 @@ class LocalEvaluator:
         """One evaluation per kernel, all timed interleaved; see `core.Judge`."""
         problem = TorchProblem.of(problem)
         found = self._contested(problem, kernels)
-        if any(one.speedup is not None and one.speedup.ratio > SUSPICIOUS_SPEEDUP for one in found):
-            found = [_confirmed(one) for one in self._contested(problem, kernels)]
-        return [self._told(one) for one in found]
+        if any(item.speedup is not None and item.speedup.ratio > SUSPICIOUS_SPEEDUP for item in found):
+            found = [_confirmed(item) for item in self._contested(problem, kernels)]
+        return [self._told(item) for item in found]
 
     def _contested(self, problem: TorchProblem, kernels: Sequence[Kernel]) -> list[Evaluation]:
         """Evaluate together, without those that fail; one by one where that is not possible."""
         found: dict[int, Evaluation] = {}
-        together = all(is_timed(one, self.device) and not registers_operators(one.source) for one in kernels)
+        together = all(is_timed(item, self.device) and not registers_operators(item.source) for item in kernels)
         while together and len(found) < len(kernels):
             left = [number for number in range(len(kernels)) if number not in found]
             try:
-                found |= dict(zip(left, self._beside_each_other(problem, [kernels[one] for one in left]), strict=True))
+                found |= dict(
+                    zip(left, self._beside_each_other(problem, [kernels[item] for item in left]), strict=True)
+                )
             except Lost as lost:
                 found[left[lost.number]] = lost.evaluation
             except ProblemError:  # alone it shows whether that is the reference's own fault
@@ -204,8 +206,8 @@ class LocalEvaluator:
         except Lost as lost:
             raise Lost([*entrants][lost.number], lost.evaluation) from None
         finally:
-            for one in entrants.values():
-                one.close()
+            for entrant in entrants.values():
+                entrant.close()
         return [found[number] for number in range(len(kernels))]
 
     def _entered(

@@ -89,8 +89,8 @@ class SeveralWorkloads(Generic[EvaluatorT]):
     def _together(self, problem: JointProblem, running: Sequence[Generator[Evaluation]]) -> Generator[Evaluation]:
         """Yield merged evaluations of generators that give one for each workload; they are closed with this one."""
         with contextlib.ExitStack() as stack:
-            for one in running:
-                stack.enter_context(contextlib.closing(one))
+            for item in running:
+                stack.enter_context(contextlib.closing(item))
             # Left before the generators are closed: none may be at work then.
             threads = stack.enter_context(ThreadPoolExecutor(len(running), "workload"))
             draw = threads.map if self._side_by_side else map
@@ -149,7 +149,9 @@ def merged_profile(profiles: Sequence[Profile]) -> Profile:
     if len(profiles) == 1:
         return profiles[0]
     counted = ("min_bytes", "eager_bytes", "flops", "matrix_flops")
-    return profiles[-1].model_copy(update={name: _mean([getattr(one, name) for one in profiles]) for name in counted})
+    return profiles[-1].model_copy(
+        update={name: _mean([getattr(profile, name) for profile in profiles]) for name in counted}
+    )
 
 
 def _next(running: Generator[Evaluation]) -> Evaluation | None:

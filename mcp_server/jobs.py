@@ -55,7 +55,11 @@ def tune(given: Mapping[str, Any], wire: Wire) -> Done:
         result = command.run(command.plan(command.Options(**asked.options), runtime), emit)
     reply = Tuned.of(asked.run, asked.kernel, result, asked.shown)
     found = result.found
-    failed = next((one for one in found.evaluations if not one.ok), None) if found.best is None else None
+    failed = (
+        next((evaluation for evaluation in found.evaluations if not evaluation.ok), None)
+        if found.best is None
+        else None
+    )
     kernel = result.job.kernel
     return asked.done(reply, kernel.bind(failed.config) if failed else kernel, failed)
 
@@ -140,4 +144,4 @@ def _short(value: Any) -> Any:
         return float(f"{value:.5g}")
     if isinstance(value, Mapping):
         return {name: _short(one) for name, one in value.items()}
-    return [_short(one) for one in value] if isinstance(value, list) else value
+    return [_short(item) for item in value] if isinstance(value, list) else value

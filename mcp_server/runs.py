@@ -96,7 +96,7 @@ class Runs:
 
     def find(self, run: str) -> Run:
         """The run of an id; raises `ResultsError` where there is none."""
-        known = {one.id: one for one in self.all()}
+        known = {item.id: item for item in self.all()}
         if run not in known:
             raise ResultsError(f"there is no run {run!r}; kernelwright://runs lists all")
         return known[run]

@@ -78,8 +78,8 @@ def _line(cause: BaseException | None) -> str | None:
         return f"kernelwright failed, which is a mistake of its own: {cause}"
     if isinstance(cause, ValidationError):
         return "; ".join(
-            f"`{'.'.join(map(str, one['loc'])) or 'arguments'}`: {one['msg']}"
-            for one in cause.errors(include_url=False)
+            f"`{'.'.join(map(str, error['loc'])) or 'arguments'}`: {error['msg']}"
+            for error in cause.errors(include_url=False)
         )
     return None
 

@@ -69,7 +69,7 @@ def _line(event: Event) -> str:
         case StartMeasured():
             return f"start: {_outcome(event.evaluation)}; the roofline's floor is {event.profile.floor_ms:.4g} ms"
         case Proposed(quick=True):
-            return f"trying {', '.join(one.strategy for one in event.proposals)}, one trial each"
+            return f"trying {', '.join(proposal.strategy for proposal in event.proposals)}, one trial each"
         case Proposed():
             return f"trying {event.proposals[0].strategy}: at most {event.trials} configs"
         case ProposalFailed():

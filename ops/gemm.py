@@ -37,7 +37,7 @@ def gemm(A: Tensor, B: Tensor, *, backend: str = TRITON) -> Tensor:
         raise ValueError(f"no product of shapes {tuple(A.shape)} and {tuple(B.shape)}: they must be (M, K) and (K, N)")
     if A.dtype != B.dtype or dtype not in (*WIDE, FP8):
         raise ValueError(f"no product of {A.dtype} and {B.dtype}: both must be float16, bfloat16 or float8_e4m3fn")
-    layout = "".join(COLUMNS if one.stride(0) == 1 and one.stride(1) != 1 else ROWS for one in (A, B))
+    layout = "".join(COLUMNS if item.stride(0) == 1 and item.stride(1) != 1 else ROWS for item in (A, B))
     shape = Shape(m=A.shape[0], n=B.shape[1], k=A.shape[1], layout=layout)
     return _module("gemm", backend, _config("gemm", backend, shape, dtype, _index(A)), "").ModelNew()(A, B)
 
@@ -51,7 +51,7 @@ def a8w8_blockscale(
     """
     blocks = -(-A.shape[1] // 128)
     if A.shape[1] != B.shape[1] or As.shape != (A.shape[0], blocks) or Bs.shape != (-(-B.shape[0] // 128), blocks):
-        shapes = ", ".join(str(tuple(one.shape)) for one in (A, B, As, Bs))
+        shapes = ", ".join(str(tuple(item.shape)) for item in (A, B, As, Bs))
         raise ValueError(f"no product of shapes {shapes}: see a8w8_blockscale's documentation")
     shape = Shape(m=A.shape[0], n=B.shape[0], k=A.shape[1])
     config = _config("a8w8_blockscale", backend, shape, FP8, _index(A))
@@ -78,7 +78,7 @@ def moe(
     if x.shape[1] != hidden or w1.shape != (experts, 2 * width, hidden) or not ids.shape == weights.shape == (
         x.shape[0], ids.shape[-1]
     ):  # fmt: skip
-        shapes = ", ".join(str(tuple(one.shape)) for one in (x, w1, w2, weights, ids))
+        shapes = ", ".join(str(tuple(item.shape)) for item in (x, w1, w2, weights, ids))
         raise ValueError(f"no experts of shapes {shapes}: see moe's documentation")
     dtype = _dtype_of_experts(x, (w1, w2), (w1_scale, w2_scale))
     shape = Shape(m=x.shape[0], n=width, k=hidden, experts=experts, top_k=ids.shape[1])
@@ -89,13 +89,17 @@ def moe(
 
 def _dtype_of_experts(x: Tensor, weights: Sequence[Tensor], scales: Sequence[Tensor | None]) -> str:
     """Return the dtype of the weights; raises `ValueError` where tokens, weights and scales do not fit."""
-    x_dtype, *dtypes = (str(one.dtype).removeprefix("torch.") for one in (x, *weights))
+    x_dtype, *dtypes = (str(item.dtype).removeprefix("torch.") for item in (x, *weights))
     wide = [scale for scale in scales if scale is not None]
     if x_dtype not in WIDE or dtypes not in ([x_dtype, x_dtype], [FP8, FP8]):
         raise ValueError(
             f"no experts of {x_dtype}, {' and '.join(dtypes)}: all must be float16 or bfloat16, or both weights {FP8}"
         )
-    blocks = [(one.shape[0], -(-one.shape[1] // 128), -(-one.shape[2] // 128)) for one in weights if dtypes[0] == FP8]
+    blocks = [
+        (weight.shape[0], -(-weight.shape[1] // 128), -(-weight.shape[2] // 128))
+        for weight in weights
+        if dtypes[0] == FP8
+    ]
     if (found := [tuple(scale.shape) for scale in wide]) != blocks:
         raise ValueError(f"no experts with scales of shapes {found}: {dtypes[0]} weights need {blocks or 'none'}")
     return dtypes[0]

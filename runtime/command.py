@@ -141,7 +141,9 @@ def _modules_of(name: str, folders: Iterable[str], path: tuple[str, ...]) -> Ite
     for module in pkgutil.iter_modules(folders):
         inner = (*path, module.name.replace("_", "-"))
         if module.ispkg:
-            yield from _modules_of(f"{name}.{module.name}", [str(Path(one) / module.name) for one in folders], inner)
+            yield from _modules_of(
+                f"{name}.{module.name}", [str(Path(folder) / module.name) for folder in folders], inner
+            )
         elif not module.name.startswith("_"):
             yield Command(inner, f"{name}.{module.name}")
 
@@ -161,5 +163,5 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): _plain(one) for key, one in value.items()}
     if isinstance(value, Sequence):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     return value.model_dump(mode="json") if isinstance(value, BaseModel) else getattr(value, "in_words", _HIDDEN)

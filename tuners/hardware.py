@@ -82,7 +82,7 @@ def prune(
     nothing is left.
     """
     found = [text for text in constraints(kernel, space.names, profile) if text not in space.constraints]
-    kept = [one for one in keep if one in space]
+    kept = [item for item in keep if item in space]
     added = [_except_for(kept, text) for text in found]
     if not added:
         return space, []
@@ -98,8 +98,8 @@ def prune(
 def _except_for(configs: Iterable[Config], text: str) -> str:
     """Return a constraint that these configs, and those with the same values of its names, satisfy."""
     constraint = Expression(text)
-    broken = [one for one in configs if not constraint(one)]
-    same = (" and ".join(f"{name} == {one[name]!r}" for name in sorted(constraint.names)) for one in broken)
+    broken = [config for config in configs if not constraint(config)]
+    same = (" and ".join(f"{name} == {item[name]!r}" for name in sorted(constraint.names)) for item in broken)
     return " or ".join(dict.fromkeys([text, *same]))
 
 

@@ -130,7 +130,7 @@ def _measured(entry: Json, unit: object, where: str) -> Result:
     status = _STATUS[invalidity]
     if status is not Status.OK:
         words = [m["value"] for m in measurements if m["name"] == "status"]
-        precise = (one for one in Status if one in words and _INVALIDITY[one] == invalidity)
+        precise = (item for item in Status if item in words and _INVALIDITY[item] == invalidity)
         return Result(None, next(precise, status), compile_s)
     samples = _metrics(times.get("runtimes"), "runtimes", where, factor)
     objectives = entry.get("objectives")

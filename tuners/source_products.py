@@ -28,7 +28,7 @@ def sums_each_step(kernel: Kernel) -> bool:
     added = (node.value for node in ast.walk(syntax_tree(kernel.source)) if isinstance(node, ast.AugAssign))
     calls = (value for value in added if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute))
     onto = (call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == "dot")
-    return any(len(call.args) > 2 or any(one.arg == "acc" for one in call.keywords) for call in onto)
+    return any(len(call.args) > 2 or any(keyword.arg == "acc" for keyword in call.keywords) for call in onto)
 
 
 @functools.lru_cache(maxsize=16)
@@ -69,7 +69,9 @@ def _added_product(node: ast.stmt) -> tuple[ast.expr, str] | None:
         target = node.targets[0]
     else:
         return None
-    product = next((one for one in ast.walk(node.value) if isinstance(one, ast.Call) and _is_of(one, {"dot"})), None)
+    product = next(
+        (item for item in ast.walk(node.value) if isinstance(item, ast.Call) and _is_of(item, {"dot"})), None
+    )
     if product is None or not product.args or not isinstance(target, ast.Name):
         return None
     kept = isinstance(node, ast.AugAssign) or target.id in {name.id for name in _names([node.value])}
@@ -81,7 +83,7 @@ def _is_loop(node: ast.AST) -> bool:
 
 
 def _names(nodes: Iterable[ast.AST]) -> list[ast.Name]:
-    return [one for node in nodes for one in ast.walk(node) if isinstance(one, ast.Name)]
+    return [item for node in nodes for item in ast.walk(node) if isinstance(item, ast.Name)]
 
 
 @functools.lru_cache(maxsize=16)
@@ -99,7 +101,7 @@ def sums_by_tap(kernel: Kernel) -> bool:
 
 def _calls(node: ast.AST, names: Container[str]) -> bool:
     """Return whether some code calls a function, or one of a module, by one of these names; launches are no calls."""
-    return any(isinstance(one, ast.Call) and _is_of(one, names) for one in ast.walk(node))
+    return any(isinstance(item, ast.Call) and _is_of(item, names) for item in ast.walk(node))
 
 
 def _is_of(call: ast.Call, names: Container[str]) -> bool:
@@ -111,8 +113,8 @@ def turns_tiles(kernel: Kernel, roles: Roles) -> bool:
     """Return whether the rows of a kernel's result tile are those of the role n: it allocates (n, m)."""
     calls = (node for node in ast.walk(syntax_tree(kernel.source)) if isinstance(node, ast.Call) and node.args)
     shapes = (call.args[0] for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == "zeros")
-    sides = (tuple(map(ast.unparse, one.elts)) for one in shapes if isinstance(one, ast.Tuple | ast.List))
-    return any(one == (roles.n, roles.m) for one in sides)
+    sides = (tuple(map(ast.unparse, shape.elts)) for shape in shapes if isinstance(shape, ast.Tuple | ast.List))
+    return any(side == (roles.n, roles.m) for side in sides)
 
 
 def seen_in(profile: Profile, kernel: Kernel) -> Profile:

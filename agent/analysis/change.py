@@ -162,7 +162,7 @@ class Change:
     def add_functions(self, function: cst.FunctionDef, more: Iterable[cst.FunctionDef]) -> None:
         """Add functions after one."""
         lines = [cst.EmptyLine(indent=False), cst.EmptyLine(indent=False)]
-        added = [one.with_changes(leading_lines=lines) for one in more]
+        added = [item.with_changes(leading_lines=lines) for item in more]
         self.edit(function, lambda node: cst.FlattenSentinel([cst.ensure_type(node, cst.FunctionDef), *added]))
 
     def add_parameters(
@@ -214,8 +214,8 @@ class Change:
         module = self.edited()
         for helper in reversed(self._helpers):
             module = insert_before_definitions(module, helper)
-        for one in reversed(self._constants):
-            module = add_constant(module, one.name, one.default)
+        for constant in reversed(self._constants):
+            module = add_constant(module, constant.name, constant.default)
         module = declaring(self.kernel, module, self._declared, [*self.constraints, *self._limits])
         return self.finished(module, did)
 

@@ -81,7 +81,7 @@ def with_parameters(names: Sequence[str], constexpr: bool = True) -> Edit:
     def add(node: cst.CSTNode) -> cst.CSTNode:
         function = cst.ensure_type(node, cst.FunctionDef)
         annotation = cst.Annotation(expression("tl.constexpr")) if constexpr else None
-        params = [one.with_changes(comma=cst.MaybeSentinel.DEFAULT) for one in function.params.params]
+        params = [parameter.with_changes(comma=cst.MaybeSentinel.DEFAULT) for parameter in function.params.params]
         default = cst.Name("None") if params and params[-1].default is not None else None
         new = [cst.Param(cst.Name(name), annotation, default=default) for name in names]
         return function.with_changes(params=function.params.with_changes(params=[*params, *new]))
@@ -100,7 +100,7 @@ def with_arguments(values: Mapping[str, str]) -> Edit:
 
     def add(node: cst.CSTNode) -> cst.CSTNode:
         call = cst.ensure_type(node, cst.Call)
-        return call.with_changes(args=appended(call.args, [keyword_argument(*one) for one in values.items()]))
+        return call.with_changes(args=appended(call.args, [keyword_argument(*item) for item in values.items()]))
 
     return add
 
@@ -140,7 +140,7 @@ def with_declared(module: cst.Module, values: Mapping[str, Sequence[Value]], con
     """Return the module with these as its SEARCH_SPACE and CONSTRAINTS, in the place of those that it declares."""
     texts = {
         "SEARCH_SPACE": "{\n" + "".join(f'    "{name}": {list(one)!r},\n' for name, one in values.items()) + "}",
-        "CONSTRAINTS": "[\n" + "".join(f"    {one!r},\n" for one in constraints) + "]",
+        "CONSTRAINTS": "[\n" + "".join(f"    {constraint!r},\n" for constraint in constraints) + "]",
     }
     edits: dict[cst.CSTNode, Edit] = {}
     for statement in module.body:
@@ -166,7 +166,7 @@ def declaring(
     """
     if not kernel.declared_values or not (parameters or constraints):
         return module
-    values = dict(kernel.declared_values) | {one.name: one.values for one in parameters}
+    values = dict(kernel.declared_values) | {parameter.name: parameter.values for parameter in parameters}
     return with_declared(module, values, [*kernel.declared_constraints, *constraints])
 
 
@@ -187,13 +187,18 @@ def without_unused(kernel: PythonKernel, module: cst.Module) -> cst.Module:
 
     `kernel` is the one that the module was made from: its declarations, without theirs, stay.
     """
-    used = {name for one in module.body if isinstance(one, cst.ClassDef | cst.FunctionDef) for name in names(one)}
+    used = {
+        name
+        for statement in module.body
+        if isinstance(statement, cst.ClassDef | cst.FunctionDef)
+        for name in names(statement)
+    }
     gone = {name for name in kernel.declared_values if name not in used}
     if not gone:
         return module
     constants = m.SimpleStatementLine([m.Assign([m.AssignTarget(m.OneOf(*(m.Name(name) for name in gone)))])])
     edits: dict[cst.CSTNode, Edit] = {
-        one: lambda _: cst.RemoveFromParent() for one in module.body if m.matches(one, constants)
+        statement: lambda _: cst.RemoveFromParent() for statement in module.body if m.matches(statement, constants)
     }
     values = {name: one for name, one in kernel.declared_values.items() if name not in gone}
     constraints = [text for text in kernel.declared_constraints if not Expression(text).names & gone]

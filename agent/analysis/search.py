@@ -48,7 +48,7 @@ def _kinds(matcher: m.BaseMatcherNode) -> tuple[type[cst.CSTNode], ...]:
 def _concrete(kinds: tuple[type[cst.CSTNode], ...]) -> frozenset[type[cst.CSTNode]]:
     """Return the types with all that inherit from them: nodes are abstract classes, and `isinstance` asks ten times as
     long."""
-    inner = [one for kind in kinds for one in kind.__subclasses__()]
+    inner = [subclass for kind in kinds for subclass in kind.__subclasses__()]
     return frozenset(kinds) | _concrete(tuple(inner)) if inner else frozenset(kinds)
 
 

@@ -48,7 +48,7 @@ def _same(template: object, node: object, found: dict[str, str]) -> bool:
     if isinstance(template, ast.AST):
         if type(template) is not type(node):
             return False
-        return all(_same(getattr(template, one), getattr(node, one), found) for one in _fields(template))
+        return all(_same(getattr(template, field), getattr(node, field), found) for field in _fields(template))
     if isinstance(template, list):
         if not isinstance(node, list) or len(template) != len(node):
             return False
@@ -58,4 +58,4 @@ def _same(template: object, node: object, found: dict[str, str]) -> bool:
 
 def _fields(node: ast.AST) -> tuple[str, ...]:
     """What a node says; whether it is read or written follows from where it stands."""
-    return tuple(one for one in node._fields if one not in ("ctx", "type_comment", "kind"))
+    return tuple(field for field in node._fields if field not in ("ctx", "type_comment", "kind"))

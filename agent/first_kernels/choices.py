@@ -34,7 +34,7 @@ def _near(value: int) -> list[int]:
 
 def loop_choices(configs: Sequence[Mapping[str, int]]) -> dict[str, list[int]]:
     """Return the choices of an element-wise kernel or a reduction: the powers of two about Inductor's."""
-    found = {key: sorted({one[key] for one in configs}) for key in configs[0]}
+    found = {key: sorted({config[key] for config in configs}) for key in configs[0]}
     if len(configs) == 1:  # one element, or a choice that Inductor is sure of
         return found
     return {key: values if key == STAGES else _filled(values, key) for key, values in found.items()}
@@ -56,9 +56,9 @@ def limits(configs: Sequence[Mapping[str, int]], operand_bytes: int) -> Iterator
             f"(BLOCK_M + BLOCK_N) * BLOCK_K * {STAGES} * {operand_bytes} <= {_SHARED_BYTES}",
         ]
     elif blocks and len(configs) > 1:
-        tile, most = " * ".join(blocks), 2 * max(math.prod(one[block] for block in blocks) for one in configs)
+        tile, most = " * ".join(blocks), 2 * max(math.prod(config[block] for block in blocks) for config in configs)
         texts = [f"{tile} <= {WARPS} * 32 * {_ELEMENTS}", f"{tile} >= {WARPS} * 32"]
         texts += [f"{tile} <= {most}"] if len(blocks) > 1 else []
     else:
         return
-    yield from (text for text in texts if all(Expression(text)(one) for one in configs))
+    yield from (text for text in texts if all(Expression(text)(config) for config in configs))

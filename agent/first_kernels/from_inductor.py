@@ -89,7 +89,7 @@ def _constants(kernels: Sequence[GeneratedKernel]) -> Iterator[str]:
         for kernel in kernels
         for one, name in kernel.constants.items()
     ]
-    constraints = [f'    "{one}",' for kernel in kernels for one in kernel.constraints]
+    constraints = [f'    "{constraint}",' for kernel in kernels for constraint in kernel.constraints]
     yield "\n".join(values)
     yield "\n".join(["SEARCH_SPACE = {", *choices, "}"]) if choices else ""
     yield "\n".join(["CONSTRAINTS = [", *constraints, "]"]) if constraints else ""
@@ -98,15 +98,15 @@ def _constants(kernels: Sequence[GeneratedKernel]) -> Iterator[str]:
 def _forward_signature(source: str) -> ast.arguments:
     for node in ast.walk(syntax_tree(source)):
         if isinstance(node, ast.ClassDef) and node.name == "Model":
-            for one in node.body:
-                if isinstance(one, ast.FunctionDef) and one.name == "forward":
-                    return one.args
+            for statement in node.body:
+                if isinstance(statement, ast.FunctionDef) and statement.name == "forward":
+                    return statement.args
     raise Obstacle("a reference whose class Model has no forward of its own")
 
 
 def _argument(signature: ast.arguments, number: int) -> str:
     """Return an argument of forward as an expression: 'x', or 'others[0]' of `*others`."""
-    names = [one.arg for one in (*signature.posonlyargs, *signature.args)][1:]
+    names = [item.arg for item in (*signature.posonlyargs, *signature.args)][1:]
     if number < len(names):
         return names[number]
     assert signature.vararg is not None
@@ -125,7 +125,7 @@ def _is_kept(node: cst.CSTNode) -> bool:
     if isinstance(node, cst.FunctionDef):
         return node.name.value not in _OTHERS
     if isinstance(node, cst.SimpleStatementLine):
-        return not any(isinstance(one, cst.Import | cst.ImportFrom | cst.Expr) for one in node.body)
+        return not any(isinstance(statement, cst.Import | cst.ImportFrom | cst.Expr) for statement in node.body)
     return True
 
 
@@ -134,7 +134,10 @@ def _without_unused(text: str) -> str:
     tree, used = syntax_tree(text), set(_globals_of(symtable.symtable(text, "model", "exec")))
     lines = text.splitlines()
     for node in tree.body:
-        if isinstance(node, ast.Assign) and not {one.id for one in node.targets if isinstance(one, ast.Name)} & used:
+        if (
+            isinstance(node, ast.Assign)
+            and not {target.id for target in node.targets if isinstance(target, ast.Name)} & used
+        ):
             lines[node.lineno - 1 : node.end_lineno] = [""] * ((node.end_lineno or node.lineno) - node.lineno + 1)
     left = "\n".join(lines)
     return left if left == text else _without_unused(left)  # what only those needed
@@ -142,7 +145,11 @@ def _without_unused(text: str) -> str:
 
 def _globals_of(scope: symtable.SymbolTable) -> Iterator[str]:
     """Yield the module's names that a scope, or one inside of it, reads."""
-    yield from (one.get_name() for one in scope.get_symbols() if one.is_referenced() and one.is_global())
+    yield from (
+        get_symbol.get_name()
+        for get_symbol in scope.get_symbols()
+        if get_symbol.is_referenced() and get_symbol.is_global()
+    )
     for inner in scope.get_children():
         yield from _globals_of(inner)
 

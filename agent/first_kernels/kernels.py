@@ -94,7 +94,7 @@ class GeneratedKernel:
         if _EVEN.search(self.source):
             found.append((str(self.sizes["K"]), "BLOCK_K"))
         even = [f"{size} % {self.constants[block]} == 0" for size, block in found if block in self.constants]
-        return [*even, *(self._renamed(one) for one in self.limits)]
+        return [*even, *(self._renamed(limit) for limit in self.limits)]
 
     def _renamed(self, text: str) -> str:
         return re.sub(r"[A-Za-z_]\w*", lambda found: self._written(found[0]), text)
@@ -115,14 +115,14 @@ class GeneratedKernel:
 
     def _grid(self, given: Sequence[str]) -> str:
         if self.grid_arguments:
-            recorded = [int(one) for one in given[-self.grid_arguments :]]
+            recorded = [int(item) for item in given[-self.grid_arguments :]]
             written = {argument: self._written(argument) for argument in self.values}
             found = template_grid({**self.sizes, **self.values}, {**self.sizes, **written}, recorded)
             return f"({', '.join(found)})"
         if self.grid_type not in ("Grid1D", "Grid2D", "Grid3D", _OVERFLOWING):
             raise Obstacle(f"{self.name} has a grid of the kind {self.grid_type}")
         blocks = [block for block in _BLOCKS if block in self.values]
-        numels = [one for one in given if one.isdigit()][: len(blocks)][::-1]  # x comes last
+        numels = [item for item in given if item.isdigit()][: len(blocks)][::-1]  # x comes last
         sizes = [f"triton.cdiv({numel}, {self._written(block)})" for numel, block in zip(numels, blocks, strict=True)]
         if self.grid_type == _OVERFLOWING:
             x, rows = sizes
@@ -161,7 +161,7 @@ def _kernel(name: str, text: str, number: int, code: GeneratedCode) -> Generated
         values |= tiles
         choices |= template_choices(tiles, values, changeable)
         configs = (values,)
-    width = max((int(bits) for one in operands for bits in re.findall(r"\d+", one)[:1]), default=0) // 8
+    width = max((int(bits) for operand in operands for bits in re.findall(r"\d+", operand)[:1]), default=0) // 8
     bounds = list(limits(configs, width))
     return GeneratedKernel(
         name, number, source, meta.get("grid_type", ""), values, choices, bounds, sizes, grid_arguments
@@ -173,13 +173,13 @@ def _recorded_grid(source: str, name: str, count: int) -> list[int]:
     for node in ast.walk(syntax_tree(source)):
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Name(id=called), attr="run"), args=args) if called == name:
-                return [ast.literal_eval(one) for one in args[-count:]]
+                return [ast.literal_eval(argument) for argument in args[-count:]]
     return []
 
 
 def _meta(function: ast.FunctionDef) -> dict[str, Any]:
     """Return the literal entries of `inductor_meta` in a kernel's decorator."""
-    keywords = [one for node in function.decorator_list if isinstance(node, ast.Call) for one in node.keywords]
+    keywords = [item for node in function.decorator_list if isinstance(node, ast.Call) for item in node.keywords]
     found = {}
     for keyword in keywords:
         if keyword.arg == "inductor_meta" and isinstance(keyword.value, ast.Dict):

@@ -17,8 +17,10 @@ def tidied(source: str) -> str:
     """Return a file whose kernels assign to no name that they do not read, and have no needless parentheses."""
     module = cst.parse_module(source)
     body = [
-        _tidied(module, one).visit(_Plain()) if isinstance(one, cst.FunctionDef) and one.decorators else one
-        for one in module.body
+        _tidied(module, statement).visit(_Plain())
+        if isinstance(statement, cst.FunctionDef) and statement.decorators
+        else statement
+        for statement in module.body
     ]
     return module.with_changes(body=body).code
 
@@ -34,8 +36,10 @@ def _tidied(module: cst.Module, function: cst.FunctionDef) -> cst.FunctionDef:
 
 def overridden(source: str, name: str) -> dict[int, str]:
     """Return the arguments of a function that it gives a number before it reads them, by their places."""
-    function = next(one for one in syntax_tree(source).body if isinstance(one, ast.FunctionDef) and one.name == name)
-    given = [one.arg for one in function.args.args]
+    function = next(
+        item for item in syntax_tree(source).body if isinstance(item, ast.FunctionDef) and item.name == name
+    )
+    given = [argument.arg for argument in function.args.args]
     found = {}
     for statement in function.body:
         match statement:
@@ -108,10 +112,10 @@ class _WithoutArguments(cst.CSTTransformer):
     def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:
         if updated_node.name.value != self._name:
             return updated_node
-        kept = [one for one in updated_node.params.params if one.name.value not in self._left_out]
+        kept = [parameter for parameter in updated_node.params.params if parameter.name.value not in self._left_out]
         return updated_node.with_changes(params=updated_node.params.with_changes(params=kept))
 
 
 def _is_pure(value: cst.BaseExpression) -> bool:
     calls = [node for node in m.findall(value, m.Call()) if isinstance(node, cst.Call)]
-    return all(isinstance(one.func, cst.Attribute) and one.func.attr.value in _PURE for one in calls)
+    return all(isinstance(call.func, cst.Attribute) and call.func.attr.value in _PURE for call in calls)

@@ -31,7 +31,7 @@ class Wrapper:
         self.device = f"{names[-1]}.device" if names else "'cuda'"
         self.used: set[str] = set()
         """Of `names`, those that occur."""
-        self.statements = [one for node in call.body for one in self._statements(node)]
+        self.statements = [statement for node in call.body for statement in self._statements(node)]
 
     def _statements(self, node: ast.stmt) -> Iterator[str]:
         match node:
@@ -45,15 +45,15 @@ class Wrapper:
             case ast.Expr(value=ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name))) if name in _DROPPED:
                 return
             case ast.Delete(targets=targets):
-                left = [one for one in targets if not (isinstance(one, ast.Name) and one.id in self._names)]
+                left = [target for target in targets if not (isinstance(target, ast.Name) and target.id in self._names)]
                 if left:
                     yield ast.unparse(ast.Delete(targets=left))
             case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="run")) as call) if (
                 name in self._kernels
             ):
-                yield self._kernels[name].launch([ast.unparse(self._expression(one)) for one in call.args])
+                yield self._kernels[name].launch([ast.unparse(self._expression(argument)) for argument in call.args])
             case ast.Return(value=ast.Tuple(elts=outputs)):
-                yield ast.unparse(ast.Return(self._result([self._expression(one) for one in outputs])))
+                yield ast.unparse(ast.Return(self._result([self._expression(output) for output in outputs])))
             case ast.Assign() | ast.Expr():
                 yield ast.unparse(ast.fix_missing_locations(_Names(self).visit(node)))
             case _:
@@ -100,8 +100,8 @@ class _Names(ast.NodeTransformer):
                 node.func = _text(CONVOLUTION if name == "convolution" else f"torch.{name}")
                 if name == "convolution":
                     order = ("bias", "stride", "padding", "dilation", "transposed", "output_padding", "groups")
-                    by_name = {one.arg: one.value for one in node.keywords}
-                    return ast.Call(node.func, [*node.args, *(by_name[one] for one in order)], [])
+                    by_name = {keyword.arg: keyword.value for keyword in node.keywords}
+                    return ast.Call(node.func, [*node.args, *(by_name[item] for item in order)], [])
             case ast.Attribute():
                 text = ast.unparse(node.func)
                 if text.startswith("torch.ops."):

@@ -109,7 +109,7 @@ class History:
     @property
     def disturbed(self) -> bool:
         """Whether other processes disturbed the timing of the start or of the best kernel."""
-        return any(one is not None and one.contention is not None for one in (self.start, self.best))
+        return any(item is not None and item.contention is not None for item in (self.start, self.best))
 
     @property
     def baseline(self) -> str:
@@ -186,7 +186,9 @@ def load_history(path: Path | str) -> History:
 
 def _end(records: Sequence[Record]) -> FinishedRecord | None:
     """How the run ended; None for one that was resumed after its end, and has not come to its end again."""
-    last = next((one for one in reversed(records) if isinstance(one, FinishedRecord | TurnRecord | Trial)), None)
+    last = next(
+        (record for record in reversed(records) if isinstance(record, FinishedRecord | TurnRecord | Trial)), None
+    )
     return last if isinstance(last, FinishedRecord) else None
 
 

@@ -103,7 +103,7 @@ def ran_text(profile: Profile, candidate: Candidate) -> str:
     lines = [work_text(profile), measured_text(candidate.evaluation)]
     if found is not None:
         lines += call_lines(found, profile)
-    known = found is not None and any(one.own and one.tensor_cores is not None for one in found.kernels)
+    known = found is not None and any(item.own and item.tensor_cores is not None for item in found.kernels)
     if profile.limits and profile.matrix_flops and not known and (told := tensor_cores.by_source(candidate.kernel)):
         lines.append(told)
     return "\n".join(lines)
@@ -184,7 +184,7 @@ def _turn_text(turn: Turn, outcome: str) -> str:
         lines.append(f"  change: {changed}")
     lines += [f"  an attempt failed: {gist(attempt.error)}" for attempt in turn.attempts if attempt.error]
     ran = turn.found.evaluation.kernel_profile if turn.found is not None else None
-    if ran is not None and any(one.blocks is not None for one in ran.kernels):
+    if ran is not None and any(item.blocks is not None for item in ran.kernels):
         lines.append(f"  its kernels: {times_text(ran)}")
     if turn.found is not None and turn.found.evaluation.config:
         lines.append(f"  parameters: {dict(turn.found.evaluation.config)}")

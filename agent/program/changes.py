@@ -20,7 +20,7 @@ def change_text(before: Kernel, after: Kernel) -> str:
     parts = []
     try:
         old, new = _functions(before.source), _functions(after.source)
-        constants = [_constants(one.source) for one in (before, after)]
+        constants = [_constants(item.source) for item in (before, after)]
     except SyntaxError:
         old, new, constants = {}, {}, [{}, {}]
     for word, names in (
@@ -40,7 +40,11 @@ def _functions(source: str) -> dict[str, str]:
     """Return the text of each function of a file and method of its classes, without comments, by name."""
     found: dict[str, str] = {}
     for node in syntax_tree(source).body:
-        inner = [(f"{node.name}.", one) for one in node.body] if isinstance(node, ast.ClassDef) else [("", node)]
+        inner = (
+            [(f"{node.name}.", statement) for statement in node.body]
+            if isinstance(node, ast.ClassDef)
+            else [("", node)]
+        )
         found |= {f"{prefix}{one.name}": ast.unparse(one) for prefix, one in inner if isinstance(one, ast.FunctionDef)}
     return found
 

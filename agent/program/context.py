@@ -31,7 +31,7 @@ def error_context(kernel: Kernel, evaluation: Evaluation) -> str:
 
 def last_lines(log: str) -> str:
     """Return the end of a kernel's and its compiler's output, without irrelevant lines."""
-    if any(one.noise and one.noise in log for one in known_languages()):
+    if any(language.noise and language.noise in log for language in known_languages()):
         return ""
     return "\n".join(log.strip().splitlines()[-LOG_LINES:])
 

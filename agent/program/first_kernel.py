@@ -94,7 +94,7 @@ class FirstKernelWriter:
             "work": quoted(briefing.work_text(profile)),
             "examples": quoted(examples) if examples else "none",
             "guide": "\n\n".join(sections(guide_for(language, target)).values()),
-            "failed": "\n\n".join(_attempt(*one) for one in failed) or "none",
+            "failed": "\n\n".join(_attempt(*item) for item in failed) or "none",
         }
 
     def _examples(self, problem: Problem, profile: Profile, language: Language, target: Target) -> str:

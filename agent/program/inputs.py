@@ -81,7 +81,7 @@ def reference_text(problem: Problem) -> str:
     lines = source_lines(source, keepends=True)
     for node in reversed(syntax_tree(source).body):
         targets = node.targets if isinstance(node, ast.Assign) else ()
-        if any(isinstance(one, ast.Name) and one.id == "WORKLOADS" for one in targets):
+        if any(isinstance(target, ast.Name) and target.id == "WORKLOADS" for target in targets):
             first = node.lineno - 1
             while first and not lines[first - 1].strip():
                 first -= 1

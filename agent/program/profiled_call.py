@@ -19,13 +19,15 @@ def call_lines(found: KernelProfile, profile: Profile) -> list[str]:
     share = found.own_share or 0.0
     if profile.limits is None:
         # Of a CPU only shares: one call under the profiler takes longer than a timed one.
-        others = [one for one in found.kernels if not one.own and one.time_ms >= NAMED_SHARE * found.time_ms]
-        told = "".join(f", {one.time_ms / found.time_ms:.0%} in {one.short_name}" for one in others[:SHOWN_KERNELS])
+        others = [
+            kernel for kernel in found.kernels if not kernel.own and kernel.time_ms >= NAMED_SHARE * found.time_ms
+        ]
+        told = "".join(f", {item.time_ms / found.time_ms:.0%} in {item.short_name}" for item in others[:SHOWN_KERNELS])
         return [f"of one call the kernel's own code took {share:.0%}{told}"]
     lines = [f"in one call the profiler saw {digits(found.time_ms)} ms, {share:.0%} of it in the kernel's own code:"]
-    lines += [f"- {_kernel(one, profile)}" for one in found.kernels[:SHOWN_KERNELS]]
+    lines += [f"- {_kernel(kernel, profile)}" for kernel in found.kernels[:SHOWN_KERNELS]]
     if rest := found.kernels[SHOWN_KERNELS:]:
-        lines.append(f"- {len(rest)} more: {digits(sum(one.time_ms for one in rest))} ms")
+        lines.append(f"- {len(rest)} more: {digits(sum(item.time_ms for item in rest))} ms")
     if found.counters:
         counters = ", ".join(f"{name} {digits(value)}" for name, value in found.counters.items())
         lines.append(f"Nsight Compute, of its own kernels: {counters}")
@@ -34,7 +36,7 @@ def call_lines(found: KernelProfile, profile: Profile) -> list[str]:
 
 def times_text(found: KernelProfile) -> str:
     """List the longest kernels of a profiled call with their times."""
-    return ", ".join(f"{_named(one)} {digits(one.time_ms)} ms" for one in found.kernels[:SHOWN_KERNELS])
+    return ", ".join(f"{_named(kernel)} {digits(kernel.time_ms)} ms" for kernel in found.kernels[:SHOWN_KERNELS])
 
 
 def _kernel(one: DeviceKernel, profile: Profile) -> str:

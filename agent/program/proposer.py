@@ -112,7 +112,7 @@ class ModelProposer:
             prediction = self._ask(
                 context, ANALYSE, lambda program, detail: program.analyse(**analysis_inputs(context, detail))
             )
-            suggestions = tuple(_idea(Suggestion.model_validate(one)) for one in prediction.suggestions)
+            suggestions = tuple(_idea(Suggestion.model_validate(suggestion)) for suggestion in prediction.suggestions)
             evidence = tuple(str(line) for line in prediction.evidence)
             # Near its roofline a kernel may have nothing left; elsewhere an empty list is a slip.
             finished = metrics.floor_ms >= FINISHED * metrics.latency_ms

@@ -70,7 +70,7 @@ def operation_of(operators: Sequence[str]) -> str | None:
     """
     if not operators:
         return None
-    if any(map(_SOFTMAX.match, operators)) and sum(1 for one in operators if _PRODUCT.match(one)) > 1:
+    if any(map(_SOFTMAX.match, operators)) and sum(1 for operator in operators if _PRODUCT.match(operator)) > 1:
         return "attention"
     for operation, pattern in _NAMED:
         if any(map(pattern.search, operators)):

@@ -184,7 +184,7 @@ def read_program(path: Path, language: Language, target: Target) -> dict[str, An
 
 
 def _take_instructions(signature: dict[str, Any], saved: dict[str, Any], name: str) -> None:
-    fields, of_saved = ([field["prefix"] for field in one["fields"]] for one in (signature, saved))
+    fields, of_saved = ([field["prefix"] for field in item["fields"]] for item in (signature, saved))
     if not isinstance(saved["instructions"], str) or fields != of_saved:
         raise ValueError(f"its {name} does not fit this version of kernelwright")
     signature["instructions"] = saved["instructions"]

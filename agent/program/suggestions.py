@@ -48,7 +48,7 @@ def leans_on(text: str, number: int, count: int) -> tuple[int, ...]:
     found = {*_indices(text)}
     if not found and _EARLIER.search(text):
         found = {*range(number)}
-    return tuple(sorted(one for one in found if one != number and one < count))
+    return tuple(sorted(item for item in found if item != number and item < count))
 
 
 def _indices(text: str) -> Iterator[int]:

@@ -168,7 +168,7 @@ class Toolbox:
             else:
                 answer = validate_call(function)(**arguments)
         except ValidationError as error:
-            answer = {"error": "; ".join(_mistake(one) for one in error.errors()), "next": "call it again, corrected"}
+            answer = {"error": "; ".join(_mistake(item) for item in error.errors()), "next": "call it again, corrected"}
         except (KernelError, NoKernel, OptionError, SpaceError) as error:
             answer = {"error": str(error), "next": "fix that and call it again"}
         except Exception as error:  # DSPy would report our bug to the model, and continue

@@ -51,12 +51,12 @@ def split(situations: Sequence[RecordedTurn], seed: int) -> Split:
     groups: dict[str, list[RecordedTurn]] = {}
     for one in situations:
         groups.setdefault(one.problem.id, []).append(one)
-    units = list(groups.values()) if len(groups) > 1 else [[one] for one in situations]
+    units = list(groups.values()) if len(groups) > 1 else [[situation] for situation in situations]
     random.Random(seed).shuffle(units)
     validation = units.pop()
     while len(units) > 1 and 3 * (len(validation) + len(units[-1])) <= len(situations):
         validation = [*validation, *units.pop()]
-    return Split(tuple(one for unit in units for one in unit), tuple(validation))
+    return Split(tuple(item for unit in units for item in unit), tuple(validation))
 
 
 @dataclass
@@ -117,7 +117,7 @@ def compile_program(
     )
     student = _GepaProgram(program, rollouts)
     training, validation = (
-        [dspy.Example(situation=one.name).with_inputs("situation") for one in part]
+        [dspy.Example(situation=item.name).with_inputs("situation") for item in part]
         for part in (chosen.training, chosen.validation)
     )
     try:
@@ -156,7 +156,7 @@ def _next_predictor(
     state: Any, trajectories: Sequence[Any], scores: Sequence[float], index: int, candidate: Mapping[str, str]
 ) -> list[str]:
     """GEPA's turn-taking among predictors, those left out that did not run: a correct rewrite is never repaired."""
-    ran = {call[0].signature.instructions for one in trajectories for call in one["trace"]}
+    ran = {call[0].signature.instructions for trajectory in trajectories for call in trajectory["trace"]}
     names = state.list_of_named_predictors
     turn = state.named_predictor_id_to_update_next_for_program_candidate
     order = [(turn[index] + step) % len(names) for step in range(len(names))]

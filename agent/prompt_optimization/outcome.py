@@ -43,7 +43,7 @@ class Rollout:
     @property
     def found(self) -> Candidate | None:
         """The fastest correct kernel; one that other processes disturbed only if there is no other."""
-        correct = [candidate for one in self.tries for candidate in one.correct]
+        correct = [candidate for item in self.tries for candidate in item.correct]
         return min(correct, key=lambda one: (one.evaluation.contention is not None, one.latency_ms), default=None)
 
     @property
@@ -109,7 +109,7 @@ class Rollout:
                 briefing.analysis_text(analysis),
                 f"suggestion to follow: {next(iter(analysis.suggestions), 'none')}",
             ]
-            done = [line for one in self.tries for line in (*map(_told, one.tool_calls), self._change(one.attempt))]
+            done = [line for item in self.tries for line in (*map(_told, item.tool_calls), self._change(item.attempt))]
         return "\n".join(["## Given", *given, "", "## Done", *done, "", "## Result", self.result])
 
     def _change(self, attempt: Attempt) -> str:

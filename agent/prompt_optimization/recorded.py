@@ -101,8 +101,8 @@ def read_turn_contexts(
     found: dict[str, RecordedTurn] = {}
     for path in paths:
         try:
-            for one in _contexts(path, problems, device):
-                found.setdefault(one.digest, one)
+            for context in _contexts(path, problems, device):
+                found.setdefault(context.digest, context)
         except KernelwrightError as error:
             note(f"left out: {error}")
         except (OSError, KeyError, TypeError, ValueError, SyntaxError, RecursionError) as error:
@@ -164,14 +164,16 @@ def _searched(path: Path) -> list[Evaluation]:
 def _turn(record: TurnRecord, before: Candidate, evaluations: Sequence[Evaluation]) -> Turn:
     """A past turn as far as a model is shown it; its evaluation is the one with the recorded time."""
     latency = record.metrics.latency_ms if record.metrics else None
-    measured = next((one for one in evaluations if latency is not None and one.latency_ms == latency), None)
+    measured = next(
+        (evaluation for evaluation in evaluations if latency is not None and evaluation.latency_ms == latency), None
+    )
     arrived = PythonKernel(before.kernel.language, before.kernel.target, record.kernel or "", before.kernel.name)
     return Turn(
         number=record.number,
         lane=record.lane,
         analysis=Analysis.from_record(record.analysis),
         before=before,
-        attempts=tuple(_attempt(one, record, before.kernel) for one in record.attempts),
+        attempts=tuple(_attempt(attempt, record, before.kernel) for attempt in record.attempts),
         found=Candidate(arrived, measured) if measured else None,
         improved=record.improved,
         gain=record.gain,

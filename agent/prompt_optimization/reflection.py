@@ -69,7 +69,7 @@ class Reflection:
         found = {}
         for component in components_to_update:
             predictor = component.removeprefix("program.")
-            pages = [str(one["Feedback"]) for one in reflective_dataset.get(component, ())]
+            pages = [str(item["Feedback"]) for item in reflective_dataset.get(component, ())]
             text = self._rollouts.guarded(partial(self._ask, predictor, candidate[component], pages))
             if not text:
                 raise ValueError("the reply contains no new instructions")

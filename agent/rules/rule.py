@@ -113,13 +113,13 @@ class Completed(_Combined):
     def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten:
         """Return the kernel after the rule and those that fit. Raises NotApplicable where the rule itself does not."""
         made = self.rule.apply(kernel, machine)
-        for one in self.by:
+        for item in self.by:
             with suppress(NotApplicable):
-                made = _joined(made, one.apply(made.kernel, machine))
+                made = _joined(made, item.apply(made.kernel, machine))
         return made
 
 
 def _joined(first: Rewritten, second: Rewritten) -> Rewritten:
-    brought = {one.name: one for one in (*first.parameters, *second.parameters)}
+    brought = {item.name: item for item in (*first.parameters, *second.parameters)}
     constraints = tuple(dict.fromkeys((*first.constraints, *second.constraints)))
     return Rewritten(second.kernel, f"{first.did}, and {second.did}", tuple(brought.values()), constraints)

@@ -104,7 +104,7 @@ def convert(value: Any, wanted: Any, name: str) -> Any:
     if origin in (UnionType, typing.Union):
         if value is None and NoneType in arguments:
             return None
-        plain = [one for one in arguments if one is not NoneType]
+        plain = [argument for argument in arguments if argument is not NoneType]
         return convert(value, plain[0], name) if len(plain) == 1 else value
     if origin is tuple:
         items: Iterable[Any] = () if value is None else (value,) if isinstance(value, str | Path) else value

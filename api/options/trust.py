@@ -138,7 +138,7 @@ def settings_of(options: TrustOptions, settings: Settings) -> Settings:
         sandbox=options.sandbox,
         graph=timed.graph,
         precision=timed.precision,
-        baselines=tuple(dict.fromkeys(one.value for one in baselines)),
+        baselines=tuple(dict.fromkeys(item.value for item in baselines)),
         required_baseline=Baseline.COMPILE.value if compiled else None,
     )
     return found.quick() if isinstance(options, QuickOptions) and options.quick else found

@@ -40,19 +40,19 @@ class Result(result.Result):
     @property
     def choices(self) -> list[dict[str, Any]]:
         """For each shape its config, or why it has none."""
-        return [one.to_json() for one in self.shapes]
+        return [shape.to_json() for shape in self.shapes]
 
     @computed_field
     @property
     def times_the_analytic_choice(self) -> float | None:
         """Geometric mean over the shapes that were timed."""
-        return geomean([one.gain for one in self.shapes])
+        return geomean([shape.gain for shape in self.shapes])
 
     @computed_field
     @property
     def times_the_baseline(self) -> float | None:
         """Geometric mean over the shapes that were timed beside cuBLAS."""
-        return geomean([one.over_baseline for one in self.shapes])
+        return geomean([shape.over_baseline for shape in self.shapes])
 
     @computed_field
     @property
@@ -67,7 +67,7 @@ class Result(result.Result):
         if self.covered is None or self.rule is None:
             return None
         return {
-            "configs": [dict(one) for one in self.covered.configs],
+            "configs": [dict(config) for config in self.covered.configs],
             "slowdown": self.covered.slowdown,
             "worst": self.covered.worst,
             "rule": self.rule.to_json(),
@@ -77,7 +77,7 @@ class Result(result.Result):
     @property
     def failed(self) -> list[ShapeResult]:
         """The shapes without a choice."""
-        return [one for one in self.shapes if one.config is None]
+        return [shape for shape in self.shapes if shape.config is None]
 
     @property
     def exit_code(self) -> int:

@@ -204,7 +204,7 @@ class Result(result.Result):
     @property
     def compared(self) -> list[Evaluation]:
         """What an autotuner's configs are chosen from: the finalists, timed interleaved, or else all trials."""
-        return [one for one in self.found.finals if one.config] or list(self.found.evaluations)
+        return [finalist for finalist in self.found.finals if finalist.config] or list(self.found.evaluations)
 
     @property
     def own(self) -> bool:

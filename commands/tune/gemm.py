@@ -90,7 +90,7 @@ def plan(options: Options, runtime: Runtime) -> Plan:
         runtime.emit(Warned(f"left out: {line}"))
     devices = runtime.devices(options)
     device = device_of(devices[0])
-    if other := next((one for one in devices if device_of(one) != device), None):
+    if other := next((item for item in devices if device_of(item) != device), None):
         raise OptionError(f"{other} is another kind of GPU than {devices[0]}", "tune on each by itself")
     task = task_of(options, device, devices != [CPU])
     device.require(task.dtype)
@@ -116,7 +116,7 @@ def plan(options: Options, runtime: Runtime) -> Plan:
         check_only=options.compare_wo_tuning,
         show_errors=options.compare or options.compare_wo_tuning,
         max_configs=options.configs,
-        open_evaluators=[_evaluator_of(options, one, runtime) for one in devices],
+        open_evaluators=[_evaluator_of(options, item, runtime) for item in devices],
     )
 
 
@@ -160,7 +160,7 @@ def run(plan: Plan, emit: Emit) -> Result:
 
 def _saved(plan: Plan, sweep: Sweep, emit: Emit) -> dict[str, Any]:
     """Write the engine's files; return them."""
-    entries = [entry for one in sweep.results if (entry := one.entry)]
+    entries = [entry for item in sweep.results if (entry := item.entry)]
     if not entries:
         return {}
     files = plan.store.save(plan.target, plan.subject, entries, versions(sweep.results))
@@ -217,14 +217,14 @@ def _verdict(shape: Shape, config: Config, one: Evaluation) -> ShapeResult:
 
 def _cover(most: int, sweep: Sweep, emit: Emit) -> dict[str, Any]:
     """Measure every shape's winner at all other shapes; return the set of configs and its rule."""
-    won = Counter(one.config for one in sweep.results if one.config is not None and one.times)
+    won = Counter(item.config for item in sweep.results if item.config is not None and item.times)
     winners = [config for config, _ in won.most_common(MAX_COVER_CANDIDATES)]
     if not winners:
         emit(Warned("nothing was timed, so no `configs` for all shapes can be chosen"))
         return {}
     with working(emit, f"measuring {len(winners)} winners at all shapes"):
         results = sweep.measure(winners)
-    times = {one.shape: one.times for one in results if one.times}
+    times = {item.shape: item.times for item in results if item.times}
     chosen = cover(times, most)
     if chosen is None:
         emit(Warned(f"no {most} configs serve all shapes: allow more `configs`"))
@@ -263,6 +263,6 @@ def _slug(options: Options, device: Device) -> str:
 
 def versions(shapes: Sequence[ShapeResult]) -> Mapping[str, str]:
     """Return what the times depend on: those of the process that measured, else those of this one."""
-    measured = next((one.environment for one in shapes if one.environment), {})
+    measured = next((shape.environment for shape in shapes if shape.environment), {})
     names = ("triton", "tilelang", "torch", "cuda", "driver", "device")
     return {"triton": installed("triton"), **{name: measured[name] for name in names if name in measured}}

@@ -115,8 +115,10 @@ def recorded_problem(dataset: TraceDataset, name: str) -> RecordedProblem:
         source=_source(definition, ordered),
         root=dataset.root_of(name),
         largest=ordered[-1].uuid,
-        recorded={one.uuid: _sizes(definition, one) for one in ordered},
-        exactness={one.uuid: one.tolerance.tolerances() for one in workloads if one.tolerance is not None},
+        recorded={item.uuid: _sizes(definition, item) for item in ordered},
+        exactness={
+            workload.uuid: workload.tolerance.tolerances() for workload in workloads if workload.tolerance is not None
+        },
     )
 
 
@@ -154,7 +156,9 @@ def _assigned(source: str) -> set[str]:
         elif isinstance(node, ast.Import | ast.ImportFrom):
             found |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
         else:
-            found |= {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+            found |= {
+                item.id for item in ast.walk(node) if isinstance(item, ast.Name) and isinstance(item.ctx, ast.Store)
+            }
     return found
 
 
@@ -192,7 +196,7 @@ def _sizes(definition: Definition, workload: Workload) -> dict[str, Any]:
 
 def _made(definition: Definition, workloads: list[Workload]) -> str:
     """Return the body of `get_inputs`."""
-    if custom := [isinstance(one, CustomInput) for workload in workloads for one in workload.inputs.values()]:
+    if custom := [isinstance(value, CustomInput) for workload in workloads for value in workload.inputs.values()]:
         if all(custom):
             axes = "".join(f"{name!r}: {_extent(definition, name)}, " for name in definition.axes)
             names = ", ".join(map(repr, definition.inputs))

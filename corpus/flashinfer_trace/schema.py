@@ -62,7 +62,7 @@ class Workload(Record):
 
     @model_validator(mode="after")
     def _custom_or_not(self) -> Self:
-        kinds = {isinstance(one, CustomInput) for one in self.inputs.values()}
+        kinds = {isinstance(item, CustomInput) for item in self.inputs.values()}
         if len(kinds) > 1:
             raise ValueError("inputs: either all are custom, or none")
         return self

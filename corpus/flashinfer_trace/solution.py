@@ -52,7 +52,7 @@ def _as_one_file(solution: Solution) -> tuple[str, str]:
     from ..inlining.texts import Texts
 
     spec = solution.spec
-    package = Package(Texts({one.path: one.content.removeprefix("\ufeff") for one in solution.sources}))
+    package = Package(Texts({item.path: item.content.removeprefix("\ufeff") for item in solution.sources}))
     module = package.module_of(Path(spec.file))
     if spec.function not in {*module.definitions, *module.imports}:
         raise KernelError(f"spec.entry_point: {spec.file} has no function {spec.function}")
@@ -69,7 +69,7 @@ def backend_of(solution: Solution) -> str | None:
     """Return the backend of a Solution, such as 'triton', from its imports; None for one that is no kernel here."""
     if not set(solution.spec.languages or (solution.spec.language,)) & _REPLAYABLE:
         return None
-    modules = {module for one in solution.sources for module in _IMPORTED.findall(one.content)}
+    modules = {module for source in solution.sources for module in _IMPORTED.findall(source.content)}
     found = recognize(modules)
     return backend(*found) if found else None
 

@@ -82,13 +82,13 @@ def autotuned(module: Module, statement: cst.CSTNode) -> Autotuned | None:
     if configs is None or key is None:
         raise KernelError(f"{where}: the autotuner of {name} has no configs or no key")
     found, keys = _evaluated(module, configs, key, f"{where}: the configs of {name}")
-    parameters = [one.name.value for one in (*statement.params.params, *statement.params.kwonly_params)]
-    if unknown := [one for one in keys if one not in parameters]:
+    parameters = [item.name.value for item in (*statement.params.params, *statement.params.kwonly_params)]
+    if unknown := [item for item in keys if item not in parameters]:
         raise KernelError(
             f"{where}: the key of {name} names {', '.join(unknown)}, which is no argument of it; "
             f"these are {', '.join(parameters)}"
         )
-    if unknown := sorted({one for config in found for one in config if one not in (*parameters, *_DEFAULTS)}):
+    if unknown := sorted({item for config in found for item in config if item not in (*parameters, *_DEFAULTS)}):
         raise KernelError(f"{where}: a config of {name} sets {', '.join(unknown)}, which is no argument of it")
     least = LEAST_OF_PRODUCTS if _PRODUCT.search(module.code(statement)) else 1
     return Autotuned(module.name, name, tuple(found), tuple(keys), configs, least)
@@ -101,15 +101,15 @@ def list_of_configs(module: Module, statement: cst.CSTNode) -> cst.BaseExpressio
 
 
 def _decorator(module: Module, statement: cst.CSTNode) -> cst.Call | None:
-    decorators = [one.decorator for one in statement.decorators] if isinstance(statement, cst.FunctionDef) else []
-    return next((one for one in decorators if isinstance(one, cst.Call) and _is_autotune(module, one)), None)
+    decorators = [item.decorator for item in statement.decorators] if isinstance(statement, cst.FunctionDef) else []
+    return next((item for item in decorators if isinstance(item, cst.Call) and _is_autotune(module, item)), None)
 
 
 def constants_of(kernels: Sequence[Autotuned]) -> list[dict[str, str]]:
     """Return each kernel's constants; with the kernel's name where several kernels have the same parameter."""
     if len(kernels) < 2:
-        return [one.constants() for one in kernels]
-    return [one.constants(f"{one.kernel.strip('_').upper()}_") for one in kernels]
+        return [item.constants() for item in kernels]
+    return [item.constants(f"{item.kernel.strip('_').upper()}_") for item in kernels]
 
 
 def declarations(kernels: Sequence[Autotuned], constants: Sequence[Mapping[str, str]]) -> str:
@@ -124,13 +124,13 @@ def declarations(kernels: Sequence[Autotuned], constants: Sequence[Mapping[str, 
         for one, names in zip(kernels, constants, strict=True)
         for config in one.configs
     ]
-    least = min((one.least for one in kernels), default=1)
-    near = {name: [one for one in values if _worth(name, one, least)] for name, values in suggest(first).items()}
-    space = {name: sorted({*near.get(name, ()), *(one[name] for one in configs)}, key=_order) for name in first}
+    least = min((item.least for item in kernels), default=1)
+    near = {name: [item for item in values if _worth(name, item, least)] for name, values in suggest(first).items()}
+    space = {name: sorted({*near.get(name, ()), *(item[name] for item in configs)}, key=_order) for name in first}
     lines = [f"{name} = {value!r}" for name, value in first.items()]
     lines += ["", "SEARCH_SPACE = {", *(f"    {name!r}: {values!r}," for name, values in space.items()), "}"]
-    unique = list(dict.fromkeys(repr(one) for one in configs))
-    return "\n".join([*lines, "CONFIGS = [", *(f"    {one}," for one in unique), "]"]) + "\n"
+    unique = list(dict.fromkeys(repr(item) for item in configs))
+    return "\n".join([*lines, "CONFIGS = [", *(f"    {item}," for item in unique), "]"]) + "\n"
 
 
 def _worth(name: str, value: Value, least: int) -> bool:
@@ -179,14 +179,19 @@ def _library(module: Module, name: str) -> Library | None:
         return meaning if isinstance(meaning, Library) else None
     there = module.package.module(meaning.module)
     statements = [there.tree.body[index] for index in there.definitions[meaning.name]]
-    imports = [one for each in statements for one in matchers.findall(each, matchers.Import() | matchers.ImportFrom())]
-    found = [there.meanings(one).get(meaning.name) for one in imports]  # type: ignore[arg-type]
-    return next((one for one in found if isinstance(one, Library)), None)
+    imports = [
+        match for each in statements for match in matchers.findall(each, matchers.Import() | matchers.ImportFrom())
+    ]
+    found = [there.meanings(item).get(meaning.name) for item in imports]  # type: ignore[arg-type]
+    return next((item for item in found if isinstance(item, Library)), None)
 
 
 def _argument(call: cst.Call, place: int, name: str) -> cst.BaseExpression | None:
-    named = next((one.value for one in call.args if one.keyword is not None and one.keyword.value == name), None)
-    plain = [one.value for one in call.args if one.keyword is None and not one.star]
+    named = next(
+        (argument.value for argument in call.args if argument.keyword is not None and argument.keyword.value == name),
+        None,
+    )
+    plain = [argument.value for argument in call.args if argument.keyword is None and not argument.star]
     return named or (plain[place] if place < len(plain) else None)
 
 
@@ -200,15 +205,17 @@ def _evaluated(
         raw, names = evaluate(module, (configs, key), _PROGRAM, what, "write them as a list")
     if not raw:
         raise KernelError(f"{what} are none; give the kernel one at least")
-    if any(one.pop("pre_hook") for one in raw):
+    if any(item.pop("pre_hook") for item in raw):
         raise KernelError(f"{what} have a pre_hook, which a search cannot carry over; do its work in the launcher")
-    plain = [{name: value for name, value in one.items() if name not in _DEFAULTS} for one in raw]
-    if odd := [name for one in plain for name, value in one.items() if not isinstance(value, int | float | str)]:
+    plain = [{name: value for name, value in item.items() if name not in _DEFAULTS} for item in raw]
+    if odd := [name for item in plain for name, value in item.items() if not isinstance(value, int | float | str)]:
         raise KernelError(f"{what}: {odd[0]} is neither a number nor a text; make it an argument of the kernel")
-    if any(set(one) != set(plain[0]) for one in plain):
+    if any(set(item) != set(plain[0]) for item in plain):
         raise KernelError(f"{what} do not all set the same parameters; name each in every config")
-    kept = [name for name, default in _DEFAULTS.items() if any(one[name] != default for one in raw) or name in _ALWAYS]
-    if missing := [name for name in kept if any(one[name] is None for one in raw)]:
+    kept = [
+        name for name, default in _DEFAULTS.items() if any(item[name] != default for item in raw) or name in _ALWAYS
+    ]
+    if missing := [name for name in kept if any(item[name] is None for item in raw)]:
         raise KernelError(f"{what} set {missing[0]} in some and not in others; set it in each")
     return [{**found, **{name: one[name] for name in kept}} for found, one in zip(plain, raw, strict=True)], list(names)
 
@@ -219,11 +226,11 @@ def _literal(text: str) -> list[dict[str, Any]]:
     if not isinstance(node, ast.List | ast.Tuple):
         raise ValueError
     found = []
-    for one in node.elts:
-        if not isinstance(one, ast.Call) or not ast.unparse(one.func).endswith("Config") or len(one.args) > 5:
+    for elt in node.elts:
+        if not isinstance(elt, ast.Call) or not ast.unparse(elt.func).endswith("Config") or len(elt.args) > 5:
             raise ValueError
-        given = {name: ast.literal_eval(value) for name, value in zip(("kwargs", *_DEFAULTS), one.args, strict=False)}
-        given |= {str(word.arg): ast.literal_eval(word.value) for word in one.keywords}
+        given = {name: ast.literal_eval(value) for name, value in zip(("kwargs", *_DEFAULTS), elt.args, strict=False)}
+        given |= {str(word.arg): ast.literal_eval(word.value) for word in elt.keywords}
         values = given.pop("kwargs", None)
         if not isinstance(values, dict) or set(given) - {*_DEFAULTS, "pre_hook"}:
             raise ValueError

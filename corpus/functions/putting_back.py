@@ -104,8 +104,8 @@ class _Return:
         if before is None or after is None or _equal(self.start, before, self.final, after):
             return None
         assert isinstance(after, cst.ClassDef)
-        methods = [one for one in after.body.body if isinstance(one, cst.FunctionDef)]
-        forward = next((one for one in methods if one.name.value == "forward"), None)
+        methods = [statement for statement in after.body.body if isinstance(statement, cst.FunctionDef)]
+        forward = next((method for method in methods if method.name.value == "forward"), None)
         text = self.final.code(forward.body) if forward else ""
         names = {
             node.id for node in ast.walk(syntax_tree(self.final.code(after).strip())) if isinstance(node, ast.Name)
@@ -117,8 +117,8 @@ class _Return:
                 f"the result changed ModelNew beyond the body of {self.function.target.name}, which a patch cannot "
                 "express; take it from the kernel's file by hand"
             )
-        given = [one.name.value for one in forward.params.params][1:]
-        own = [one.name.value for one in (*launcher.params.params, *launcher.params.kwonly_params)]
+        given = [parameter.name.value for parameter in forward.params.params][1:]
+        own = [item.name.value for item in (*launcher.params.params, *launcher.params.kwonly_params)]
         if given != own:
             raise KernelError(f"the result takes {', '.join(given)} instead of {', '.join(own)}; take it by hand")
         return forward.body
@@ -196,7 +196,7 @@ class _Return:
 
     def _new_definitions(self, path: Path, module: Module) -> list[cst.CSTNode]:
         """Return the definitions that the result adds to a file, in the kernel file's order."""
-        piece = next(one for one in self.function.inlined.pieces if one.path == path)
+        piece = next(item for item in self.function.inlined.pieces if item.path == path)
         bare = Piece(path, piece.module, -1, (), "", "", {})
         found: dict[int, cst.CSTNode] = {}
         open_ = list(self.added.get(path, {}))
@@ -208,7 +208,7 @@ class _Return:
                 if index not in found:
                     before = set(self.added.get(path, {}))
                     found[index] = self._in_words_of(bare, module, self.final.tree.body[index])
-                    open_ += [one for one in self.added.get(path, {}) if one not in before]
+                    open_ += [item for item in self.added.get(path, {}) if item not in before]
         return [found[index] for index in sorted(found)]
 
     def _defining(self, module: Module, names: Sequence[str]) -> Any:
@@ -217,7 +217,7 @@ class _Return:
 
 
 def _as_set(configs: Sequence[Mapping[str, Any]]) -> set[Config]:
-    return {Config(one) for one in configs}
+    return {Config(config) for config in configs}
 
 
 def _plain(text: str) -> str:
@@ -229,7 +229,7 @@ def _name(statement: Any) -> str:
 
 
 def _list_text(configs: Sequence[Mapping[str, Any]]) -> str:
-    texts = [config_text({name: repr(value) for name, value in one.items()}) for one in configs]
+    texts = [config_text({name: repr(value) for name, value in config.items()}) for config in configs]
     return f"[{texts[0]}]" if len(texts) == 1 else "[\n" + "".join(f"        {text},\n" for text in texts) + "    ]"
 
 

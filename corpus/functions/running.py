@@ -41,13 +41,13 @@ def evaluate(module: Module, expressions: Sequence[cst.CSTNode], template: str, 
     """
     wanted, libraries = list[OwnName](), list[tuple[str, Library]]()
     found = [references_of(module, node, dynamic=True) for node in expressions]
-    for one in found:
-        wanted += [name for name in one.nodes.values() if isinstance(name, OwnName)]
-        libraries += [name for name in one.nodes.values() if isinstance(name, tuple)]
+    for item in found:
+        wanted += [name for name in item.nodes.values() if isinstance(name, OwnName)]
+        libraries += [name for name in item.nodes.values() if isinstance(name, tuple)]
     inlined = inline(module.package, wanted, libraries=libraries, dynamic=True)
     texts = []
-    for node, one in zip(expressions, found, strict=True):
-        flat = {at: inlined.names[name] if isinstance(name, OwnName) else name[0] for at, name in one.nodes.items()}
+    for node, item in zip(expressions, found, strict=True):
+        flat = {at: inlined.names[name] if isinstance(name, OwnName) else name[0] for at, name in item.nodes.items()}
         changed = node.visit(Rename(flat, set(), node, {}))
         assert isinstance(changed, cst.CSTNode)
         texts.append(module.code(changed))
@@ -81,7 +81,7 @@ class Conditions:
             if _imports(statement):
                 return _values(module, expressions, form, what)
         try:
-            asked = any(_asks_surroundings(module, one) for one in expressions)
+            asked = any(_asks_surroundings(module, expression) for expression in expressions)
             return _values(module, expressions, form, what) if asked else {}
         except KernelError:
             return {}  # it stays as it is, and the guards say what they think of it
@@ -115,7 +115,7 @@ def _assigned(statement: cst.CSTNode) -> list[cst.CSTNode]:
 
 def _asks_surroundings(module: Module, node: cst.CSTNode) -> bool:
     found = references_of(module, node, dynamic=True).nodes.values()
-    libraries = [one[1].statement.split() for one in found if isinstance(one, tuple)]
+    libraries = [item[1].statement.split() for item in found if isinstance(item, tuple)]
     return any(words[1].partition(".")[0] in _SURROUNDINGS for words in libraries)
 
 

@@ -104,7 +104,7 @@ def _functions(path: Path, option: str) -> tuple[list[str], dict[str, tuple[int,
             case ast.Name(id=name, ctx=ast.Store()):
                 other[name] = node.lineno, "write one there that calls it"
             case ast.ImportFrom(names=names):
-                given = {one.asname or one.name: one.name for one in names}
+                given = {item.asname or item.name: item.name for item in names}
                 other |= {name: (node.lineno, f"name the file that defines {known}") for name, known in given.items()}
             case _:
                 open_ += ast.iter_child_nodes(node)

@@ -113,7 +113,7 @@ def _inlined(
         return {found[place].expression: single[place]} if place in single else conditions.decided(module, statement)
 
     reserved = {*_KERNEL_NAMES, *(name for names in constants for name in names.values())}
-    lacking = any(lacks_triton(package.module(one.module)) for one in kernels)
+    lacking = any(lacks_triton(package.module(item.module)) for item in kernels)
     libraries = [_TORCH, *([TRITON] if lacking else [])]
     return inline(package, [wanted], reserved, write, libraries), kernels, constants
 
@@ -122,7 +122,7 @@ def _kernel_source(module: Module, target: Target, inlined: Inlined, name: str, 
     statement = module.tree.body[module.definitions[target.name][-1]]
     assert isinstance(statement, cst.FunctionDef)
     if any(
-        module.code(one.decorator).rpartition(".")[2].startswith(("jit", "prim_func")) for one in statement.decorators
+        module.code(item.decorator).rpartition(".")[2].startswith(("jit", "prim_func")) for item in statement.decorators
     ):
         raise KernelError(f"{target} is a kernel; name the function that launches it")
     imports, _, body = inlined.source.partition("\n\n")
@@ -149,14 +149,14 @@ def _model(name: str, function: str, inlined: Inlined) -> str:
         one.arg if value is None else f"{one.arg}={ast.unparse(value)}"
         for one, value in zip([*plain, *named], defaults, strict=True)
     ]
-    arguments = [one.arg for one in plain]
+    arguments = [item.arg for item in plain]
     if given.args.vararg:
         parts, arguments = (
             [*parts[: len(plain)], f"*{given.args.vararg.arg}"],
             [*arguments, f"*{given.args.vararg.arg}"],
         )
     else:
-        arguments += [f"{one.arg}={one.arg}" for one in named]
+        arguments += [f"{item.arg}={item.arg}" for item in named]
     parameters = "".join(f", {part}" for part in parts)
     names = ", ".join(part.partition("=")[0] for part in parts)
     template = _MODEL if _returns(given) else _WRITING_MODEL
@@ -220,10 +220,10 @@ def _sizes(module: Module, target: Target) -> dict[str, str]:
     if not plain:
         raise OptionError(f"`inputs` {target} takes no seed", "its first parameter is the seed, the others are sizes")
     found = {}
-    for one in (*plain[1:], *statement.params.kwonly_params):
-        if one.default is None:
-            raise OptionError(f"`inputs` {target}: {one.name.value} has no default", "give each size one")
-        found[one.name.value] = module.code(one.default)
+    for item in (*plain[1:], *statement.params.kwonly_params):
+        if item.default is None:
+            raise OptionError(f"`inputs` {target}: {item.name.value} has no default", "give each size one")
+        found[item.name.value] = module.code(item.default)
     return found
 
 

@@ -79,8 +79,8 @@ def inline(
     inliner = _Inliner(package, rewriting, dynamic)
     for name in whole:
         inliner.need_whole(name)
-    for one in wanted:
-        inliner.need(one)
+    for item in wanted:
+        inliner.need(item)
     inliner.add_mutations()
     return inliner.result(set(reserved), libraries)
 
@@ -140,16 +140,16 @@ class _Inliner:
         for name in module.bound(statement):
             for other in module.definitions[name]:
                 self._add(module, other)
-        for one in found.nodes.values():
-            if isinstance(one, OwnName):
-                self.need(one)
+        for node in found.nodes.values():
+            if isinstance(node, OwnName):
+                self.need(node)
 
     @property
     def _order(self) -> list[str]:
         """The modules, those that others need first."""
         needs = {name: dict.fromkeys(imported) for name, imported in self._whole.items()}
         for (module, _), found in self._statements.items():
-            own = [one.module for one in found.nodes.values() if isinstance(one, OwnName)]
+            own = [node.module for node in found.nodes.values() if isinstance(node, OwnName)]
             needs.setdefault(module, {}).update(dict.fromkeys(own))
         order: dict[str, None] = {}
         open_: set[str] = set()
@@ -174,7 +174,7 @@ class _Inliner:
             for name in self._order:
                 module = self._package.module(name)
                 defined = {
-                    one for at in self._statements if at[0] == name for one in module.bound(module.tree.body[at[1]])
+                    item for at in self._statements if at[0] == name for item in module.bound(module.tree.body[at[1]])
                 }
                 for index, statement in enumerate(module.tree.body):
                     if (name, index) not in self._statements and changed_by(statement) in defined:
@@ -195,7 +195,7 @@ class _Inliner:
             for name in module.bound(module.tree.body[index]):
                 if OwnName(module_name, name) not in names.own:
                     names.add_own(OwnName(module_name, name))
-        imports = [*names.imports(), *(star.statement for one in found for star in one.stars), *self._stars]
+        imports = [*names.imports(), *(star.statement for item in found for star in item.stars), *self._stars]
         modules = [self._package.module(name) for name in order]
         future = self._has_future(modules)
         if future:

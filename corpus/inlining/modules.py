@@ -122,7 +122,7 @@ class Module:
         """Return the names that a top-level statement defines itself, in order; imports of the top level not."""
         if isinstance(statement, cst.FunctionDef | cst.ClassDef):
             return [statement.name.value]
-        scope = next((one for one in self._scopes.values() if isinstance(one, GlobalScope)), None)
+        scope = next((item for item in self._scopes.values() if isinstance(item, GlobalScope)), None)
         inside = set(_nodes(statement))
         names = []
         for assignment in scope.assignments if scope else ():
@@ -148,7 +148,7 @@ class Module:
     def stands_alone(self) -> bool:
         """Whether it imports nothing of its package, neither at the top level nor in a function."""
         nodes: list[Any] = list(matchers.findall(self.tree, matchers.Import() | matchers.ImportFrom()))
-        return all(isinstance(one, Library) for node in nodes for one in self.meanings(node).values())
+        return all(isinstance(meaning, Library) for node in nodes for meaning in self.meanings(node).values())
 
     def meanings(
         self, node: cst.Import | cst.ImportFrom, known: Mapping[str, Meaning] | None = None

@@ -16,7 +16,7 @@ class Names:
         self.own: dict[OwnName, str] = {}
         self.libraries: dict[tuple[str, Library], str] = {}
         self._merged: dict[str, Library] = {}
-        self._taken = {*reserved, *(name for one in found for name in one.free)}
+        self._taken = {*reserved, *(name for item in found for name in item.free)}
         self._hidden: dict[OwnName | tuple[str, Library], set[str]] = {}
         for one in found:
             for node, meaning in one.nodes.items():

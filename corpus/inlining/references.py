@@ -116,7 +116,7 @@ class _Walk:
 
     def _import(self, node: cst.Import | cst.ImportFrom) -> None:
         meanings = self.module.meanings(node).values()
-        if all(isinstance(one, Library) for one in meanings):
+        if all(isinstance(meaning, Library) for meaning in meanings):
             return
         if isinstance(self.module.scope(node), GlobalScope):
             raise KernelError(
@@ -134,7 +134,11 @@ class _Walk:
             return
         meaning = self._meaning(inner)
         if not isinstance(meaning, OwnModule):
-            if isinstance(meaning, Library) and not self.dynamic and any(one.attr.value in _IMPORTERS for one in chain):
+            if (
+                isinstance(meaning, Library)
+                and not self.dynamic
+                and any(item.attr.value in _IMPORTERS for item in chain)
+            ):
                 raise KernelError(f"{self._where(inner)}: a dynamic import cannot be inlined; import it by its name")
             self._name(inner)
             return
@@ -172,9 +176,9 @@ class _Walk:
         scope, name = self.module.scope(node), node.value
         if scope is None:
             return None
-        local = [one for one in scope[name] if not isinstance(one.scope, GlobalScope | BuiltinScope)]
+        local = [item for item in scope[name] if not isinstance(item.scope, GlobalScope | BuiltinScope)]
         if local:
-            imports = [one for one in local if isinstance(one, ImportAssignment)]
+            imports = [item for item in local if isinstance(item, ImportAssignment)]
             if not imports:
                 return None
             bound = self.module.meanings(imports[0].node).get(name)  # type: ignore[arg-type]
@@ -210,6 +214,6 @@ def _local_names(scope: Scope | None) -> set[str]:
     """Return the names that stand for something local in a scope."""
     found: set[str] = set()
     while scope is not None and not isinstance(scope, GlobalScope | BuiltinScope):
-        found |= {one.name for one in scope.assignments}
+        found |= {assignment.name for assignment in scope.assignments}
         scope = scope.parent
     return found

@@ -34,7 +34,7 @@ class Roots:
         """Return whether an absolute import of this name is one of the package."""
         first = name.partition(".")[0]
         beside = [folder / first for folder, root in self._roots if not root]
-        files = [one for path in beside for one in (path.with_suffix(".py"), path / "__init__.py")]
+        files = [item for path in beside for item in (path.with_suffix(".py"), path / "__init__.py")]
         return first in self.packages or any(path.is_file() for path in files)
 
     def exists(self, name: str) -> bool:
@@ -66,12 +66,15 @@ class Roots:
         return any(folder.is_dir() for folder in self._folders(name))
 
     def _file(self, name: str) -> Path | None:
-        places = [(one.with_name(f"{one.name}.py"), one / "__init__.py") for one in self._folders(name)]
+        places = [(folder.with_name(f"{folder.name}.py"), folder / "__init__.py") for folder in self._folders(name)]
         return next((path for pair in places for path in pair if path.is_file()), None)
 
     def _compiled(self, name: str) -> Path | None:
         found = [
-            path for one in self._folders(name) if one.parent.is_dir() for path in one.parent.glob(f"{one.name}.*")
+            path
+            for folder in self._folders(name)
+            if folder.parent.is_dir()
+            for path in folder.parent.glob(f"{folder.name}.*")
         ]
         return next((path for path in found if path.suffix in COMPILED), None)
 

@@ -14,28 +14,29 @@ def is_plain(statement: cst.CSTNode) -> bool:
     """Return whether this is only imports, or a docstring."""
     small = statement.body if isinstance(statement, cst.SimpleStatementLine) else [statement]
     text = matchers.Expr(matchers.SimpleString())
-    return all(isinstance(one, cst.Import | cst.ImportFrom) or matchers.matches(one, text) for one in small)
+    return all(isinstance(item, cst.Import | cst.ImportFrom) or matchers.matches(item, text) for item in small)
 
 
 def unknown_types(statement: cst.CSTNode, free: Collection[str]) -> dict[cst.CSTNode, str]:
     """Return the annotations with names of `free` that Python does not know, as texts: `if TYPE_CHECKING` has them."""
     unknown = [name for name in free if not hasattr(builtins, name)]
     return {
-        one: f'"{cst.Module([]).code_for_node(one)}"'
-        for one in _types(statement)
-        if any(matchers.findall(one, matchers.Name(name)) for name in unknown) and not isinstance(one, cst.SimpleString)
+        item: f'"{cst.Module([]).code_for_node(item)}"'
+        for item in _types(statement)
+        if any(matchers.findall(item, matchers.Name(name)) for name in unknown)
+        and not isinstance(item, cst.SimpleString)
     }
 
 
 def known_again(statement: cst.CSTNode, original: str) -> dict[cst.CSTNode, str]:
     """Return the annotations that `unknown_types` made texts of, as the original has them."""
-    texts = [one for one in _types(statement) if isinstance(one, cst.SimpleString) and one.value not in original]
-    return {one: str(one.evaluated_value) for one in texts}
+    texts = [item for item in _types(statement) if isinstance(item, cst.SimpleString) and item.value not in original]
+    return {text: str(text.evaluated_value) for text in texts}
 
 
 def _types(statement: cst.CSTNode) -> list[cst.BaseExpression]:
     found = matchers.findall(statement, matchers.Annotation())
-    return [cst.ensure_type(one, cst.Annotation).annotation for one in found]
+    return [cst.ensure_type(item, cst.Annotation).annotation for item in found]
 
 
 def changed_by(statement: cst.CSTNode) -> str | None:

@@ -73,7 +73,7 @@ class CallParts:
             if len(calls) < ROUNDS:
                 continue
             least_ms, *raw_ms = map(min, zip(*batches, strict=True))
-            steps_ms = tuple(max(0.0, one - least_ms) for one in raw_ms)
+            steps_ms = tuple(max(0.0, item - least_ms) for item in raw_ms)
             broken = violation(MeasuredShare(steps=tuple(steps), steps_ms=steps_ms, call_ms=min(calls)))
             unseen_ms = 0.0 if whole is None else whole.beyond(min(hosts))
             if (not unseen_ms and broken is None) or len(calls) == MOST_ROUNDS:
@@ -113,7 +113,7 @@ class _WholeCalls:
         """Make some calls both ways."""
         least_ms = min(self._calls_ms, default=REPEATED_MS)
         count = max(1, round(REPEATED_MS / max(least_ms, REPEATED_MS / MOST_REPEATED)))
-        call_ms, replay_ms = (one.repeat_ms(count) / count for one in (self._client, self._replayer))
+        call_ms, replay_ms = (item.repeat_ms(count) / count for item in (self._client, self._replayer))
         self._calls_ms.append(call_ms)
         self._longer_ms.append(call_ms - replay_ms)
 

@@ -70,7 +70,7 @@ class ReplayTimer:
         self._timed_together = False
         self._chunks = self._turn = 0
         distributions = [] if reference_client.written_weights else reference_client.distributions
-        self._others = [one for one in distributions if one != OTHER_WEIGHTS]
+        self._others = [distribution for distribution in distributions if distribution != OTHER_WEIGHTS]
         self.left_out = 0
         """Batches whose times were not those of this process's clock, and that were made again."""
 
@@ -109,7 +109,7 @@ class ReplayTimer:
             self._graph, other,
         )  # fmt: skip
         count = len(drawn)
-        self._made[seed] = first + sum(one[0] == seed for one in drawn)
+        self._made[seed] = first + sum(item[0] == seed for item in drawn)
         if self._alone and not alone and self._timed_together:
             why = "writes to a tensor that it keeps, in some calls only; a call must find nothing of an earlier one"
             raise self._replayer.rejected("changing-plan", "while it was timed", why)
@@ -126,7 +126,7 @@ class ReplayTimer:
         if times is None:
             self.left_out += 1
             return
-        taken["samples_ms"] += [one + self._host_ms for one in times]
+        taken["samples_ms"] += [item + self._host_ms for item in times]
         taken["host_ms"] += [max(0.0, wall_ms - self._clock.overhead_ms) / count] * count
         taken["cores"], taken["method"] = max(taken["cores"], made.cores), made.method
 

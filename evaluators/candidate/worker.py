@@ -254,8 +254,8 @@ class CandidateWorker:
             return {"reason": str(reason), "constants": []}
         finally:
             packing.release()
-        launches = sorted((one.code, one.grid) for one in recorded.launches())
-        changing = any(one != launches for one in earlier[1:]) or planned.difference(recorded) is not None
+        launches = sorted((launch.code, launch.grid) for launch in recorded.launches())
+        changing = any(item != launches for item in earlier[1:]) or planned.difference(recorded) is not None
         Path(plan).write_text(recorded.model_dump_json())
         constant = tensor_ipc.write([*recorder.constants.values(), *recorder.packing_constants], Path(constants))
         return {"reason": None, "changing": changing, "constants": constant}

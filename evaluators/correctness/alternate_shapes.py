@@ -19,7 +19,7 @@ def alternate_sizes(problem: TorchProblem) -> dict[str, Any] | None:
     """
     named = [name for name in problem.workloads if name != DEFAULT_WORKLOAD]
     # The others in the order in which the problem declares them.
-    for name in [*sorted(set(named).intersection(_PREFERRED)), *(one for one in named if one not in _PREFERRED)]:
+    for name in [*sorted(set(named).intersection(_PREFERRED)), *(item for item in named if item not in _PREFERRED)]:
         sizes = dict(problem.workloads[name])
         if _effective(problem, sizes) != _effective(problem, dict(problem.sizes)):
             return sizes

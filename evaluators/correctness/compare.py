@@ -208,7 +208,7 @@ def _position(index: int, shape: Sequence[int]) -> tuple[int, ...]:
     """Return the indices of an element. Torch's own function imports its symbolic shapes, which takes seconds."""
     import numpy
 
-    return tuple(int(one) for one in numpy.unravel_index(index, tuple(shape)))
+    return tuple(int(item) for item in numpy.unravel_index(index, tuple(shape)))
 
 
 def close_everywhere(expected: Any, actual: Any, tolerance: Tolerance) -> bool:

@@ -90,10 +90,10 @@ def rows_are_close(exact: Any, expected: Any, actual: Any, times: float, floor: 
     rows = exact.double().reshape(-1, exact.shape[-1] if exact.dim() else 1)
     size = rows.square().mean(dim=1).sqrt().clamp(min=root_mean_square(exact))
     theirs, own = (
-        ((one.double().reshape(rows.shape) - rows).square().mean(dim=1).sqrt() / size).nan_to_num(
+        ((item.double().reshape(rows.shape) - rows).square().mean(dim=1).sqrt() / size).nan_to_num(
             nan=math.inf, posinf=math.inf
         )
-        for one in (expected, actual)
+        for item in (expected, actual)
     )
     counted = theirs < math.inf
     if not counted.any():

@@ -60,7 +60,7 @@ def _candidates(inputs: Sequence[Any], expected: Sequence[Any]) -> list[tuple[in
     """
     import torch
 
-    extents = {len(one) if one.dim() else 0 for one in expected}
+    extents = {len(item) if item.dim() else 0 for item in expected}
     if len(extents) != 1 or max(extents) < 2:
         return []
     alike = tuple(

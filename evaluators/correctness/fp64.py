@@ -89,7 +89,7 @@ class Fp64Comparison:
 
         Not of narrow results: the error of rounding them says nothing about their computation.
         """
-        if None in self._rounding or any(one.element_size() < WIDE_BYTES for one in _floating(fp32)):
+        if None in self._rounding or any(item.element_size() < WIDE_BYTES for item in _floating(fp32)):
             return False
         found = self._errors(model, inputs, fp32)
         if found is None:
@@ -102,7 +102,7 @@ class Fp64Comparison:
         import torch
 
         expected = outputs_where_accepted(model, inputs)
-        if expected is None or not all(isinstance(one, torch.Tensor) and _is_finite(one) for one in expected):
+        if expected is None or not all(isinstance(item, torch.Tensor) and _is_finite(item) for item in expected):
             return False
         found = self._errors(model, inputs, expected)
         if found is None or not found.same_indices:
@@ -119,7 +119,7 @@ class Fp64Comparison:
         """Return whether most rows of each output are finite and near fp64, and indices are those of fp64."""
         import torch
 
-        if self.obstacle is not None or not all(isinstance(one, torch.Tensor) for one in expected):
+        if self.obstacle is not None or not all(isinstance(item, torch.Tensor) for item in expected):
             return False
         try:
             exact = in_fp64(model)(inputs)
@@ -198,7 +198,7 @@ class Fp64Comparison:
         """Compare torch's result, and others, with fp64; None where fp64 is impossible, or was before."""
         if self.obstacle is not None:
             return None
-        sides = [list(one) for one in (expected, *others)]
+        sides = [list(item) for item in (expected, *others)]
         errors = [[RelativeError() for _ in _floating(expected)] for _ in sides]
         same = True
         try:
@@ -234,15 +234,15 @@ def _obstacle(exact: Sequence[Any], expected: Sequence[Any]) -> str | None:
     import torch
 
     fit = (torch.float64, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
-    if not all(isinstance(one, torch.Tensor) and one.dtype in fit for one in exact):
+    if not all(isinstance(item, torch.Tensor) and item.dtype in fit for item in exact):
         return "it returns another precision than that of its inputs"
-    if [one.is_floating_point() for one in exact] != [one.is_floating_point() for one in expected]:
+    if [item.is_floating_point() for item in exact] != [item.is_floating_point() for item in expected]:
         return "it returns other kinds of outputs"
     return None if _floating(exact) else "it returns no floating-point numbers"
 
 
 def _floating(outputs: Sequence[Any]) -> list[Any]:
-    return [one for one in outputs if one.is_floating_point()]
+    return [output for output in outputs if output.is_floating_point()]
 
 
 def _is_finite(tensor: Any) -> bool:

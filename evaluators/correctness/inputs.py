@@ -233,8 +233,8 @@ def _are_separate(values: Sequence[Any]) -> bool:
     import torch
 
     tensors = [value for value in values if isinstance(value, torch.Tensor)]
-    addresses = {one.untyped_storage().data_ptr() for one in tensors}
-    return len(addresses) == len(tensors) and all(one.is_contiguous() for one in tensors)
+    addresses = {tensor.untyped_storage().data_ptr() for tensor in tensors}
+    return len(addresses) == len(tensors) and all(tensor.is_contiguous() for tensor in tensors)
 
 
 def _layout(value: Any) -> Any:

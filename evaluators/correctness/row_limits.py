@@ -127,7 +127,7 @@ def _is_accurate(rows: Any, exact: Any) -> Any:
 
 
 def _metrics(errors: Any, size: Any, tolerance: Tolerance) -> Message:
-    largest, scale = (float(one[one.isfinite()].max()) if one.isfinite().any() else 0.0 for one in (errors, size))
+    largest, scale = (float(item[item.isfinite()].max()) if item.isfinite().any() else 0.0 for item in (errors, size))
     return {
         "max_abs_error": largest,
         "max_rel_error": largest / scale if scale else 0.0,

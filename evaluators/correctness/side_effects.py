@@ -20,7 +20,7 @@ class SideEffects:
         """Return `changed`: the indices of inputs written to; `returned`: those whose memory is in an output."""
         changed = [i for i, (now, was) in enumerate(zip(self._inputs, self._before, strict=True)) if _differ(now, was)]
         ranges = [_memory(output) for output in outputs]
-        returned = [i for i, value in enumerate(self._inputs) if any(_overlap(_memory(value), one) for one in ranges)]
+        returned = [i for i, value in enumerate(self._inputs) if any(_overlap(_memory(value), item) for item in ranges)]
         shared = [i for i, one in enumerate(outputs) if any(_same_elements(one, other) for other in outputs[:i])]
         return {"changed": changed, "returned": returned, "shared": shared}
 

@@ -49,14 +49,14 @@ class TrivialOutput:
     @classmethod
     def of(cls, actual: Sequence[Any], expected: Sequence[Any], inputs: Sequence[Any]) -> TrivialOutput | None:
         """Return the trivial output that `actual` is; None for another, or where the reference is trivial too."""
-        actual, expected, inputs = ([widened(one) for one in several] for several in (actual, expected, inputs))
+        actual, expected, inputs = ([widened(item) for item in several] for several in (actual, expected, inputs))
         if all(_is_constant(wanted) for wanted in expected):
             return None
-        if all(_is_constant(one) for one in actual):
+        if all(_is_constant(item) for item in actual):
             value = float(actual[0].reshape(-1)[0])
             return cls("zeros", "zeros") if value == 0 else cls("constant", f"{value:.6g} everywhere")
         for i, value in enumerate(inputs):
-            if all(_equal(value, one) for one in actual) and not all(_equal(value, wanted) for wanted in expected):
+            if all(_equal(value, item) for item in actual) and not all(_equal(value, wanted) for wanted in expected):
                 return cls(f"input {i}", f"input {i}")
         return None
 

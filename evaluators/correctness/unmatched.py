@@ -28,12 +28,15 @@ def uncomputed(expected: torch.Tensor, actual: torch.Tensor, tolerance: Toleranc
     wanted = wanted.abs().nan_to_num_(nan=0.0, posinf=0.0)
     missed = error > tolerance.absolute + tolerance.relative * wanted
     whole = wanted.numel() // PIECE * PIECE
-    if whole and (at := _far_slice(*(one.reshape(-1)[:whole].view(-1, PIECE) for one in (missed, error, wanted)))) >= 0:
+    if (
+        whole
+        and (at := _far_slice(*(item.reshape(-1)[:whole].view(-1, PIECE) for item in (missed, error, wanted)))) >= 0
+    ):
         return _message(f"{PIECE} neighbours from element {at * PIECE} on")
     for axis, extent in enumerate(wanted.shape):
         if wanted.numel() // max(extent, 1) < PIECE:
             continue
-        if (at := _far_slice(*(one.movedim(axis, 0).flatten(1) for one in (missed, error, wanted)))) >= 0:
+        if (at := _far_slice(*(item.movedim(axis, 0).flatten(1) for item in (missed, error, wanted)))) >= 0:
             return _message(f"the elements with index {at} on axis {axis}")
     return ""
 

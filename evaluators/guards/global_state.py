@@ -59,7 +59,7 @@ def _of_python() -> dict[str, Callable[[], Any]]:
         "sys.settrace": sys.gettrace,
         "sys.setprofile": sys.getprofile,
         "threading.setprofile": lambda: (threading.getprofile(), threading.gettrace()),
-        "gc.callbacks": lambda: [id(one) for one in gc.callbacks],
+        "gc.callbacks": lambda: [id(callback) for callback in gc.callbacks],
         "gc.set_threshold": gc.get_threshold,
         "sys.setswitchinterval": sys.getswitchinterval,
         "signal handlers": lambda: [handler(number) for number in signals],

@@ -63,7 +63,7 @@ class _Pins:
         self._label = label
         self._pinned = pinned
         self.keys, self.values = tuple(pinned), tuple(pinned.values())
-        self._functions = tuple(one for one in map(_function, self.values) if isinstance(one, FunctionType))
+        self._functions = tuple(item for item in map(_function, self.values) if isinstance(item, FunctionType))
         self._codes = tuple(map(_CODE, self._functions))
         self._defaults = tuple(map(_DEFAULTS, self._functions))
         self._keywords = tuple(map(_KEYWORDS, self._functions))
@@ -98,9 +98,9 @@ class Identities:
         self._modules = tuple(modules.items())
         whole = frozenset(ours)
         self._namespaces = tuple((vars(module), _pins(module, name, name in whole)) for name, module in modules.items())
-        classes = [*CLASSES, *(one for support in languages for one in support.pinned_classes)]
+        classes = [*CLASSES, *(pinned_class_ for support in languages for pinned_class_ in support.pinned_classes)]
         self._classes = tuple((kind, _methods(kind, label)) for label, kind in _classes(classes, modules, ours))
-        self._objects = tuple((one, frozenset(dir(type(one))) & frozenset(vars(one))) for one in objects)
+        self._objects = tuple((item, frozenset(dir(type(item))) & frozenset(vars(item))) for item in objects)
 
     def follow(self, module: ModuleType) -> None:
         """Watch everything in a module from now on, instead of an older module of the same name."""

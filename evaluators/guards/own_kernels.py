@@ -157,7 +157,7 @@ def is_own(kernel_name: str, names: Collection[str], languages: Sequence[Languag
     """
     if _LIBRARIES.search(kernel_name):
         return False
-    return kernel_name in names or any(one.source_name(kernel_name) in names for one in languages)
+    return kernel_name in names or any(language.source_name(kernel_name) in names for language in languages)
 
 
 def proof_violation(

@@ -101,15 +101,15 @@ class _Estimate:
     def families(self, operators: Sequence[Operator]) -> dict[str, float]:
         """Return the time by family, without free operators."""
         times: dict[str, float] = defaultdict(float)
-        for one in operators:
-            if one.kind in (COMPUTE, LAYOUT):
-                times[one.family] += self.of(one)
+        for operator in operators:
+            if operator.kind in (COMPUTE, LAYOUT):
+                times[operator.family] += self.of(operator)
         return times
 
     def fused(self, operators: Sequence[Operator]) -> dict[str, float]:
         """Return the same with elementwise work no heavier than its largest operator: a chain fuses into one pass."""
         times = self.families(operators)
-        passes = [one.largest_bytes for one in operators if one.family == "elementwise"]
+        passes = [operator.largest_bytes for operator in operators if operator.family == "elementwise"]
         return {**times, "elementwise": max(passes)} if passes else times
 
 
@@ -122,8 +122,8 @@ def _beyond_glue(candidate: Sequence[Operator], reference: Sequence[Operator], e
     total = sum(fused.values())
     bottleneck = _bottleneck(fused)
     moved: dict[str, float] = defaultdict(float)
-    for one in candidate:
-        moved[one.family] += one.bytes
+    for item in candidate:
+        moved[item.family] += item.bytes
     beyond: dict[str, float] = {}
     for family, time in estimate.families(candidate).items():
         if moved[family] <= SMALL_BYTES:
@@ -172,7 +172,9 @@ def _bottleneck(fused: Mapping[str, float]) -> set[str]:
 
 
 def _names(operators: Sequence[Operator], family: str) -> str:
-    return ", ".join(sorted({one.name for one in operators if one.family == family and one.kind != FREE}))
+    return ", ".join(
+        sorted({operator.name for operator in operators if operator.family == family and operator.kind != FREE})
+    )
 
 
 def _rejection(operators: str, why: str) -> Rejection:

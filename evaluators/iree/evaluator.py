@@ -179,7 +179,7 @@ class IreeEvaluator:
                     fields |= timed(timings[0], None, contention, self.target.on_cpu)
                 else:
                     session.default_ms = session.default_ms or timings[-1].measurement.median_ms
-                    own, default = (at_speed_of(session.default_ms, one, timings[-1]) for one in timings)
+                    own, default = (at_speed_of(session.default_ms, item, timings[-1]) for item in timings)
                     fields |= timed(own, default, contention, self.target.on_cpu)
         session.drop(CANDIDATE)
         return Evaluation(**fields)

@@ -65,8 +65,8 @@ class Processes:
             if self._server is None or self._folder is None:
                 self._folder = Path(tempfile.mkdtemp(prefix="kernelwright-")).resolve()
                 read, write = self._folder / "inbox", self._folder / "work"
-                for one in (read, write):
-                    one.mkdir()
+                for item in (read, write):
+                    item.mkdir()
                 inside = self._containment.command([read], [write])
                 home = Path(tempfile.mkdtemp(prefix="home-", dir=write))
                 self._server = ForkServer(_IMPORTED, home_in(home) if inside else {}, inside)

@@ -39,8 +39,8 @@ class Session:
         Raises `ProblemError` where no inputs can be drawn and where the default module fails or computes something else
         than NumPy, and `DeviceError` where IREE cannot compile for the target.
         """
-        for one in problem.inputs:
-            _ = one.dtype  # that no inputs can be drawn is told before anything is compiled
+        for value in problem.inputs:
+            _ = value.dtype  # that no inputs can be drawn is told before anything is compiled
         self.problem = problem
         self._processes, self._call_s = processes, call_s
         self.seed = seed

@@ -109,5 +109,5 @@ def require_runtime() -> None:
 
 def _require(what: str, module: str) -> None:
     """Look for the parent first: a part of it cannot be looked for without."""
-    for one in ("iree", module):
-        require_extra(what, one, "iree")
+    for item in ("iree", module):
+        require_extra(what, item, "iree")

@@ -20,28 +20,28 @@ def at_speed_of(default_ms: float, timing: Timing, default: Timing) -> Timing:
     times beside the default module's.
     """
     drift = default_ms / default.measurement.median_ms
-    samples = tuple(one * drift for one in timing.measurement.samples_ms)
+    samples = tuple(item * drift for item in timing.measurement.samples_ms)
     method = f"{timing.measurement.method}, times {drift:.3f} for the speed of the first trial"
     return replace(timing, measurement=Measurement(samples_ms=samples, method=method))
 
 
 def correct(messages: Sequence[Message]) -> bool:
     """Return whether all comparisons of a module passed."""
-    return all(one["status"] == Status.OK for one in messages)
+    return all(message["status"] == Status.OK for message in messages)
 
 
 def judged(messages: Sequence[Message], seeds: Sequence[int]) -> dict[str, Any]:
     """Return the fields of an evaluation that its comparisons give."""
     last = messages[-1]
-    by_numpy = [one["rms_error"] for one in messages if one["rms_error"] is not None]
+    by_numpy = [message["rms_error"] for message in messages if message["rms_error"] is not None]
     correctness = Correctness(
         seeds=tuple(seeds[: len(messages)]),
-        max_abs_error=max(one["max_abs_error"] for one in messages),
-        max_rel_error=max(one["max_rel_error"] for one in messages),
+        max_abs_error=max(message["max_abs_error"] for message in messages),
+        max_rel_error=max(message["max_rel_error"] for message in messages),
         tolerance=last["tolerance"],
         passed=correct(messages),
         error_fp64=max(by_numpy, default=None),
-        deterministic=all(one["deterministic"] for one in messages),
+        deterministic=all(message["deterministic"] for message in messages),
     )
     remark = "" if by_numpy else NO_NUMPY
     return {"status": Status(last["status"]), "message": last["message"] or remark, "correctness": correctness}

@@ -59,8 +59,8 @@ class Modules:
     def draw(self, seed: int) -> Message:
         """Draw inputs; return how the default module differs from NumPy: its root mean square error, None without."""
         self._inputs = self._problem.draw(seed)
-        self._uploaded = [self._upload(one) for one in self._inputs]
-        self._poison = [_poisoned(one) for one in self._inputs]
+        self._uploaded = [self._upload(value) for value in self._inputs]
+        self._poison = [_poisoned(value) for value in self._inputs]
         numpys = self._problem.reference(self._inputs)
         self._default_results = self._call(DEFAULT, self._inputs)
         self._numpys, self._slack = numpys, 0.0
@@ -105,7 +105,7 @@ class Modules:
             gc.enable()
         repeated = f", each dispatch {self._repeats} times" if self._repeats > 1 else ""
         method = f"wall clock of a call by IREE's runtime{repeated}"
-        told = {"host_ms": [one * self._repeats for one in taken]} if self._repeats > 1 else {}
+        told = {"host_ms": [item * self._repeats for item in taken]} if self._repeats > 1 else {}
         return {"samples_ms": taken, "method": method, "cores": busy / wall, **told}
 
     def _upload(self, array: Array) -> Any:
@@ -121,14 +121,14 @@ class Modules:
     def _invoke(self, name: str, inputs: Sequence[Any]) -> Any:
         context, function, _ = self._loaded[name]
         given, results = self._runtime.VmVariantList(len(inputs)), self._runtime.VmVariantList(1)
-        for one in inputs:
-            given.push_ref(one)
+        for value in inputs:
+            given.push_ref(value)
         context.invoke(function, given, results)
         return results
 
     def _call(self, name: str, inputs: Sequence[Array]) -> list[Array]:
         """Return the results as arrays of their own; the inputs are copied first, since IREE may write into them."""
-        results = self._invoke(name, [self._upload(one) for one in inputs])
+        results = self._invoke(name, [self._upload(value) for value in inputs])
         view, device = self._runtime.HalBufferView, self._config.device
         arrays = (
             self._runtime.DeviceArray(device, results.get_as_object(i, view)).to_host() for i in range(results.size)

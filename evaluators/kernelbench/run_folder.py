@@ -185,7 +185,9 @@ class RunFolder:
         times = {_number(name): stats["mean"] for level in self._baseline().values() for name, stats in level.items()}
         found: dict[int, float | None] = {}
         for number, entries in self._results().items():
-            runtimes = [one["runtime"] for one in entries if one["sample_id"] == sample_id and one["correctness"]]
+            runtimes = [
+                entry["runtime"] for entry in entries if entry["sample_id"] == sample_id and entry["correctness"]
+            ]
             timed = runtimes and runtimes[0] > 0 and int(number) in times
             found[int(number)] = times[int(number)] / runtimes[0] if timed else None
         return found

@@ -63,11 +63,11 @@ def _lowered(kernel: Any, options: tuple[str, ...], passes: dict[str, Any]) -> L
         kind="tir",
         text=json.dumps({name: tvm.ir.save_json(module) for name, module in modules.items()}),
         entry=entry,
-        parameters=tuple(_type_of(one, function) for one in function.params),
+        parameters=tuple(_type_of(parameter, function) for parameter in function.params),
         flags=options,
         settings={"passes": passes},
     )
-    return Lowered(code, [str(one.name) for one in function.params])
+    return Lowered(code, [str(parameter.name) for parameter in function.params])
 
 
 def _type_of(parameter: Any, function: Any) -> str:

@@ -219,10 +219,10 @@ class TritonSupport(LanguageSupport):
         module: Any = sys.modules.get("triton.compiler.compiler")
         if module is None:
             return
-        for one in gc.get_objects():
+        for get_object in gc.get_objects():
             # By type() and not isinstance(): the latter asks lazy modules for their class, which imports them.
-            if type(one) is module.CompiledKernel and "cubin" in one.asm:
-                yield _triton_kernel(one)
+            if type(get_object) is module.CompiledKernel and "cubin" in get_object.asm:
+                yield _triton_kernel(get_object)
 
 
 def _bound(function: Any, args: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:

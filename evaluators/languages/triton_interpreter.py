@@ -52,7 +52,7 @@ def _patching_once(really: Any) -> Any:
             self._scope.restore()
 
     def patch(function: Any) -> Any:
-        modules = {id(one) for one in function.__globals__.values() if one is tl or one is tl.core}
+        modules = {id(item) for item in function.__globals__.values() if item is tl or item is tl.core}
         if modules and modules <= done:
             return None  # of a call inside of a launch: nothing is restored after it
         outermost = not done

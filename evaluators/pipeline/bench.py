@@ -198,7 +198,7 @@ class Bench:
 
     def may_lack_memory(self, found: Iterable[Evaluation]) -> bool:
         """Return whether a step of one of them failed for want of memory, which others may have used."""
-        texts = [one.model_dump_json(exclude={"measurement", "reference", "baselines", "log"}) for one in found]
+        texts = [item.model_dump_json(exclude={"measurement", "reference", "baselines", "log"}) for item in found]
         return self._access.began_shared and any(said in text for text in texts for said in OUT_OF_MEMORY)
 
     def forget_candidate(self) -> None:

@@ -190,7 +190,7 @@ class EvaluationPipeline:
     ) -> InterleavedTimes:
         """Time interleaved: the candidates with each other and, outside of a search, with the reference."""
         reference_client = asked.reference_client
-        pid = asked.pid_of(several[0]) if all(one.replayed for one in several) else asked.client.worker.pid
+        pid = asked.pid_of(several[0]) if all(item.replayed for item in several) else asked.client.worker.pid
         self._access.share_no_longer()
         with asked.stage("timing"):
             return self._timer.time(
@@ -255,7 +255,7 @@ class EvaluationPipeline:
                 asked.replay(checked[current], plan)
                 profiles[current] = asked.profile(checked[current])
             if timed:
-                if all(one.replayed for one in checked.values()):
+                if all(item.replayed for item in checked.values()):
                     client.close()
                 times = self._time(asked, list(checked.values()), self._settings.sampling)
                 for current, timing in zip(configs, times.candidates, strict=True):

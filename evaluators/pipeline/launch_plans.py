@@ -79,7 +79,9 @@ class LaunchPlans:
             checked.replay = Replay(replayed=reason is None, reason=reason or "", steps=steps)
             checked.packs = recorded.plan.packing is not None
             if reason is None:
-                checked.launches = dict(Counter(recorded.plan.codes[one.code].name for one in recorded.plan.launches()))
+                checked.launches = dict(
+                    Counter(recorded.plan.codes[launch.code].name for launch in recorded.plan.launches())
+                )
                 self._prove(checked)
 
     def time_packing(self, checked: VerifiedConfig) -> None:
@@ -149,7 +151,7 @@ class LaunchPlans:
         steps = self._replayer.hold_steps()
         broken = proof_violation(None, checked.launches, allow) or forbidden_step(steps, allow)
         if broken is None:
-            reference = [Operator.model_validate(one) for one in pair.reference_client.counted["details"]]
+            reference = [Operator.model_validate(item) for item in pair.reference_client.counted["details"]]
             parts = CallParts(pair.client, self._replayer, pair.reference_client, checked, pair.on_cpu)
             checked.host_ms, broken = parts.measure(steps, lambda share: share_violation(share, reference, allow))
             pair.release()

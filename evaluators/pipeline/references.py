@@ -28,7 +28,7 @@ class References:
         The worker of one that is given up goes on with the same problem at other sizes: opening a GPU takes a second.
         """
         with self._lock:
-            known = next((one for one in self._clients if one.problem == problem), None)
+            known = next((item for item in self._clients if item.problem == problem), None)
             if known is not None:
                 self._clients.remove(known)
                 if known.alive:
@@ -37,7 +37,7 @@ class References:
             given_up = [] if known is None else [known]
             while len(self._clients) >= self.most:
                 given_up.append(self._clients.pop(0))
-        client = next((moved for one in given_up if (moved := self._moved(one, problem)) is not None), None)
+        client = next((moved for item in given_up if (moved := self._moved(item, problem)) is not None), None)
         for one in given_up:
             one.close()
         client = client or self._new(problem)

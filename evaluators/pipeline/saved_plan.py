@@ -108,13 +108,13 @@ class SavedPlan:
         import torch
 
         reader, found = Outputs(self._replayer.outputs), []
-        for one in described:
-            dtype = getattr(torch, str(one.dtype), None)
-            if one.shape is None or not isinstance(dtype, torch.dtype) or not one.stored:
-                raise ResultsError(f"the plan returned {one.type}, not a tensor with memory of its own")
+        for item in described:
+            dtype = getattr(torch, str(item.dtype), None)
+            if item.shape is None or not isinstance(dtype, torch.dtype) or not item.stored:
+                raise ResultsError(f"the plan returned {item.type}, not a tensor with memory of its own")
             try:
-                wanted = torch.empty(one.shape, dtype=dtype, device=self._device)
-                wanted.copy_(reader.next(one.model_dump(), wanted))
+                wanted = torch.empty(item.shape, dtype=dtype, device=self._device)
+                wanted.copy_(reader.next(item.model_dump(), wanted))
             except (UnreadableTensor, RuntimeError, TypeError, OverflowError) as error:  # a shape may be any
                 raise ResultsError(f"the plan cannot be executed: {first_line(error)}") from None
             found.append(wanted)
@@ -123,9 +123,9 @@ class SavedPlan:
     def _require_device(self, values: Sequence[Any]) -> None:
         import torch
 
-        for one in values:
-            if isinstance(one, torch.Tensor) and one.device.type != torch.device(self._device).type:
-                raise ResultsError(f"a tensor on {one.device}, but the plan was loaded for {self._device}")
+        for value in values:
+            if isinstance(value, torch.Tensor) and value.device.type != torch.device(self._device).type:
+                raise ResultsError(f"a tensor on {value.device}, but the plan was loaded for {self._device}")
 
 
 def load_plan(folder: Path, device: str = "cpu", sandbox: Sandbox = Sandbox.AUTO) -> SavedPlan:

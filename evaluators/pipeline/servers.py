@@ -39,7 +39,7 @@ def languages_of(kernel: Kernel) -> tuple[Language, ...]:
 
 def languages_named(source: str) -> tuple[Language, ...]:
     """Return the languages that a source names."""
-    return tuple(one for one in known_languages() if re.search(rf"\b{re.escape(one.modules[0])}\b", source))
+    return tuple(item for item in known_languages() if re.search(rf"\b{re.escape(item.modules[0])}\b", source))
 
 
 def server_environment(device: str) -> dict[str, str]:

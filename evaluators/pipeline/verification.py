@@ -93,7 +93,7 @@ class Verification(Pair):
             return
         with self.stage("guards"):
             found = self.client.operators(checked)
-            reference = [Operator.model_validate(one) for one in self.reference_client.counted["details"]]
+            reference = [Operator.model_validate(item) for item in self.reference_client.counted["details"]]
             allow = self.settings.allow_torch
             broken = torch_violation(found.operators, reference, allow)
             broken = broken or proof_violation(None, found.launches, allow)

@@ -44,16 +44,16 @@ def count(model: Any, inputs: Sequence[Any]) -> Message:
 def grouped(seen: Sequence[Message]) -> list[Message]:
     """Group observed operators by name and element size, as fields of `guards.torch_share.Operator`, without views."""
     groups: dict[tuple[str, int], Message] = {}
-    for one in seen:
-        if one["is_view"]:
+    for item in seen:
+        if item["is_view"]:
             continue
-        key = (one["name"], one["element_bytes"])
+        key = (item["name"], item["element_bytes"])
         names = ("name", "kind", "family", "element_bytes")
-        group = groups.setdefault(key, {name: one[name] for name in names} | {"calls": 0, "largest_bytes": 0.0})
+        group = groups.setdefault(key, {name: item[name] for name in names} | {"calls": 0, "largest_bytes": 0.0})
         group["calls"] += 1
         for total in ("flops", "matrix_flops", "bytes"):
-            group[total] = group.get(total, 0.0) + float(one[total])
-        group["largest_bytes"] = max(group["largest_bytes"], float(one["bytes"]))
+            group[total] = group.get(total, 0.0) + float(item[total])
+        group["largest_bytes"] = max(group["largest_bytes"], float(item["bytes"]))
     return list(groups.values())
 
 

@@ -63,7 +63,7 @@ def product_of(operator: str, args: Sequence[Any], result: Any, widened: Widened
         return None
     if extents is None:
         return None
-    dtype = max((widened.dtype(one) for one in (left, right)), key=lambda one: one.itemsize)
+    dtype = max((widened.dtype(item) for item in (left, right)), key=lambda one: one.itemsize)
     return {**extents, "element_bytes": dtype.itemsize, "dtype": str(dtype).removeprefix("torch.")}
 
 

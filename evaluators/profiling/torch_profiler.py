@@ -163,5 +163,5 @@ def compiled_kernels() -> list[CompiledKernel]:
 
 def find_kernel(kernels: Iterable[CompiledKernel], name: str, registers: int | None) -> CompiledKernel | None:
     """The compiled kernel of a name; of several, as TileLang's 'main_kernel', the one that spills most."""
-    same = [one for one in kernels if one.name == name and registers in (None, one.registers)]
+    same = [kernel for kernel in kernels if kernel.name == name and registers in (None, kernel.registers)]
     return max(same, key=lambda one: one.spills, default=None)

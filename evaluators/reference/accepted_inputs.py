@@ -75,7 +75,7 @@ class InputRequests:
             if distribution not in MAGNITUDES:
                 return True
             expected = self._floating(*copied(reference.inputs))
-            allowed = [reference.tolerances.get(dtype_name(one), EXACT).tightest for one in expected]
+            allowed = [reference.tolerances.get(dtype_name(item), EXACT).tightest for item in expected]
             return is_steady(self._floating, reference.inputs, expected, allowed)
 
     def _copes_by_row(self, distribution: str) -> bool:
@@ -96,7 +96,7 @@ class InputRequests:
         reference = self._reference
         reference.prepare(0)
         main = reference.inputs[main_input(reference.inputs)]
-        partly = any(one.matched < 1 for one in reference.tolerances.values())
+        partly = any(tolerance.matched < 1 for tolerance in reference.tolerances.values())
         if main.element_size() == 1 or reference.changes_inputs or partly or is_large(reference.inputs):
             return ()
         return (MODERATE,) if narrow else tuple(MIXED)
@@ -113,17 +113,17 @@ class InputRequests:
         return outputs is not None and (not any(map(is_floating, outputs)) or self._copes(OTHER_NUMBERS))
 
     def _floating(self, *inputs: Any) -> list[Any]:
-        return [one for one in self._reference.outputs(inputs) if one.is_floating_point()]
+        return [output for output in self._reference.outputs(inputs) if output.is_floating_point()]
 
     def _accepts_other_strides(self) -> bool:
         reference = self._reference
         reference.prepare(0)
         before, strides = (
             outputs_where_accepted(reference.model, reference.inputs),
-            [_strides(one) for one in reference.inputs],
+            [_strides(value) for value in reference.inputs],
         )
         reference.prepare(0, OTHER_STRIDES)
-        if before is None or [_strides(one) for one in reference.inputs] == strides:
+        if before is None or [_strides(value) for value in reference.inputs] == strides:
             return False
         after = outputs_where_accepted(reference.model, reference.inputs)
         return after is not None and same_result(before, after)

@@ -62,7 +62,7 @@ class DescribeRequests:
             outputs, seen = op_counter.observe(lambda: reference.outputs(reference.inputs))
         if any(default.changes(operator["name"], operator["family"]) for operator in seen):
             return False
-        return [HeldOutput.of(one) for one in outputs] == [HeldOutput.of(one) for one in expected]
+        return [HeldOutput.of(output) for output in outputs] == [HeldOutput.of(item) for item in expected]
 
     def count(self) -> Message:
         """Count the reference's operations and bytes."""
@@ -99,7 +99,7 @@ def environment(device: str) -> dict[str, str]:
     }
     from importlib.metadata import PackageNotFoundError, version
 
-    for package in (one for language in known_languages() for one in language.packages):
+    for package in (item for language in known_languages() for item in language.packages):
         try:
             found[package] = version(package)
         except PackageNotFoundError:

@@ -38,7 +38,7 @@ class HandoverRequests:
 
     def build_helpers(self, language: str, signatures: list[list[str]]) -> Message:
         """Let a language compile what is needed to launch kernels with such parameters; it is kept for later ones."""
-        new = [one for one in signatures if one not in self._helped]
+        new = [signature for signature in signatures if signature not in self._helped]
         if new:
             self._helped += new
             with contextlib.suppress(Exception):  # the other process compiles its own then
@@ -99,7 +99,7 @@ class HandoverRequests:
             sets.clear()
             feed.forget()
             drawn = drawn[:room]
-            sets = [reference.inputs_of(*one) for one in drawn]
+            sets = [reference.inputs_of(*item) for item in drawn]
             calls = [[number, None] for number in range(len(sets))]
         if other is not None and room > 1:
             place = other["place"] % (len(calls) + 1)
@@ -113,8 +113,8 @@ class HandoverRequests:
 
     def take_back(self) -> Message:
         """Free what was handed over and is large: the other process does not use it any more."""
-        for one in self._inputs:
-            one.forget_large()
+        for value in self._inputs:
+            value.forget_large()
         return {}
 
     def _given(self, sets: Sequence[Sequence[Any]], folder: str, share: bool) -> Message:

@@ -143,4 +143,4 @@ def generated(
 def _ordered(configs: Iterator[dict[str, int]], fastest: dict[str, int] | None) -> list[dict[str, int]]:
     """Return the configs with the fastest one first."""
     known = list(configs)
-    return known if fastest is None else [fastest, *(one for one in known if one != fastest)]
+    return known if fastest is None else [fastest, *(item for item in known if item != fastest)]

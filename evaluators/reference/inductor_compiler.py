@@ -51,7 +51,7 @@ def on_gpu(arguments: Sequence[Any]) -> bool:
     """Return whether these are real tensors on a GPU."""
     from torch._subclasses.fake_tensor import FakeTensor
 
-    return bool(arguments) and all(one.is_cuda and not isinstance(one, FakeTensor) for one in arguments)
+    return bool(arguments) and all(argument.is_cuda and not isinstance(argument, FakeTensor) for argument in arguments)
 
 
 @contextlib.contextmanager
@@ -124,7 +124,7 @@ def among_templates(choices: list[Any]) -> list[Any]:
     """Return Triton's templates, however fast the library is, where there is one: its call is nothing to optimize."""
     from torch._inductor.select_algorithm import TritonTemplateCaller
 
-    return [one for one in choices if isinstance(one, TritonTemplateCaller)] or choices
+    return [choice for choice in choices if isinstance(choice, TritonTemplateCaller)] or choices
 
 
 def only_one(choices: list[Any]) -> list[Any]:
@@ -187,7 +187,7 @@ def lowered(graph: Any, arguments: Sequence[Any]) -> Any:
 
     traced_with = [node.meta.get("val") for node in graph.graph.find_nodes(op="placeholder")]
     mode = detect_fake_mode(traced_with) or FakeTensorMode()  # another than the graph's own does not mix with it
-    fake = [mode.from_tensor(one, static_shapes=True) for one in arguments]
+    fake = [mode.from_tensor(argument, static_shapes=True) for argument in arguments]
     with tracing(TracingContext(mode)), torch.no_grad():
         with mode:  # a pattern's own constants are fake too
             joint_graph_passes(graph)

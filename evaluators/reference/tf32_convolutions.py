@@ -36,7 +36,7 @@ def in_tf32(call: Callable[[], list[Any]]) -> list[Any] | None:
             named = kwargs or {}
             if getattr(function, "__name__", "") in _CONVOLUTIONS:
                 operands = [*args[:2], *(named[name] for name in _OPERANDS if name in named)]
-                self.found = self.found or any(one.dtype == torch.float32 for one in operands)
+                self.found = self.found or any(operand.dtype == torch.float32 for operand in operands)
                 args = [*map(rounded, args[:2]), *args[2:]]
                 named = {name: rounded(value) if name in _OPERANDS else value for name, value in named.items()}
             return function(*args, **named)

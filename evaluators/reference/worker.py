@@ -90,5 +90,5 @@ class Workload:
             TimeRequests(self.reference),
             InductorRequests(self.reference),
         )
-        self.handlers: dict[str, Handler] = {name: getattr(one, name) for one in groups for name in one.REQUESTS}
+        self.handlers: dict[str, Handler] = {name: getattr(group, name) for group in groups for name in group.REQUESTS}
         """By the name of the request."""

@@ -80,7 +80,7 @@ class RemoteEvaluator:
         self._workers.open()
         source = iter(configs)
         window = self.settings.search.window if self.settings.search else 1
-        measured = {Config(one.config): one for one in known}
+        measured = {Config(item.config): item for item in known}
         given_up = threading.Event()
         under_way: deque[Future[list[Evaluation]]] = deque()
         with ThreadPoolExecutor(MOST_THREADS, "remote") as threads:
@@ -170,7 +170,10 @@ class RemoteEvaluator:
                 return _checked(self._workers.run(payload, given_up), payload.configs)
             except (Lost, Overdue) as lost:
                 _log.warning("%s; its %d configs are tried one by one", lost, len(payload.configs))
-        return [self._evaluate_one(payload.model_copy(update={"configs": (one,)}), given_up) for one in payload.configs]
+        return [
+            self._evaluate_one(payload.model_copy(update={"configs": (config,)}), given_up)
+            for config in payload.configs
+        ]
 
     def _evaluate_one(self, payload: Payload, given_up: threading.Event) -> Evaluation:
         try:
@@ -204,7 +207,7 @@ def _failed(payload: Payload, status: Status, message: str) -> Evaluation:
 
 def _checked(responses: Sequence[Response], configs: Sequence[Mapping[str, Value]]) -> list[Evaluation]:
     evaluations = read_evaluations(responses)
-    if [one.config for one in evaluations] != list(configs):
+    if [evaluation.config for evaluation in evaluations] != list(configs):
         raise DeviceError(f"a worker was given {len(configs)} configs and returned others")
     return evaluations
 

@@ -68,7 +68,7 @@ def time_limit_s(settings: Settings) -> int:
 def pinned() -> list[str]:
     """Return the packages of the image, as pip requirements."""
     found = []
-    for name in [*PACKAGES, *(one for language in known_languages() for one in language.installs)]:
+    for name in [*PACKAGES, *(install for language in known_languages() for install in language.installs)]:
         try:
             # '+cpu' names a build that is not on Modal's index.
             found.append(f"{name}=={version(name).partition('+')[0]}")

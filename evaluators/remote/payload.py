@@ -162,18 +162,18 @@ def outlines(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
     """
     return [
         Evaluation(
-            status=one.status,
-            kernel_digest=one.kernel_digest,
-            config=one.config,
-            origin=one.origin,
-            message=one.message,
-            correctness=one.correctness,
-            measurement=Measurement(samples_ms=(one.latency_ms,)) if one.latency_ms is not None else None,
-            code_digest=one.code_digest,
-            rejection=one.rejection,
+            status=evaluation.status,
+            kernel_digest=evaluation.kernel_digest,
+            config=evaluation.config,
+            origin=evaluation.origin,
+            message=evaluation.message,
+            correctness=evaluation.correctness,
+            measurement=Measurement(samples_ms=(evaluation.latency_ms,)) if evaluation.latency_ms is not None else None,
+            code_digest=evaluation.code_digest,
+            rejection=evaluation.rejection,
         )
-        for one in evaluations
-        if one.code_digest is not None and one.duplicate_of is None
+        for evaluation in evaluations
+        if evaluation.code_digest is not None and evaluation.duplicate_of is None
     ]
 
 

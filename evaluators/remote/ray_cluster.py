@@ -126,7 +126,9 @@ class RayCluster:
         for _ in polled(POLL_S, given_up):
             with self._lock:
                 self._look()
-                if (slot := next((one for one in self._slots if not one.coming and not one.busy), None)) is not None:
+                if (
+                    slot := next((item for item in self._slots if not item.coming and not item.busy), None)
+                ) is not None:
                     slot.busy = slot.actor.run.remote(text)
                     return slot, slot.busy
                 if any(slot.busy for slot in self._slots):
@@ -163,7 +165,7 @@ class RayCluster:
         self._asked_at = now
         nodes = living_nodes()
         living = {node["NodeID"] for node in nodes}
-        for slot in [one for one in self._slots if one.place.node not in living]:
+        for slot in [item for item in self._slots if item.place.node not in living]:
             self._stop(slot)
         places = [place for node in nodes for place in self._places(node)]
         taken = {slot.place for slot in self._slots}

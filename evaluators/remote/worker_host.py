@@ -57,7 +57,7 @@ class WorkerHost:
 
     def _evaluations(self, payload: Payload, problem: Problem, evaluator: LocalEvaluator) -> Iterable[Evaluation]:
         if payload.what is What.CONTEST:
-            return evaluator.contest(problem, [one.kernel() for one in payload.kernels])
+            return evaluator.contest(problem, [item.kernel() for item in payload.kernels])
         assert payload.kernel is not None
         kernel = payload.kernel.kernel()
         configs = [Config(config) for config in payload.configs]

@@ -48,7 +48,10 @@ class CArguments:
         return Given(tuple(one if size is None else size for size, one in zip(sizes, ranges, strict=True)))
 
     def _add(self, launch: LaunchStep) -> None:
-        ranges = [Interval(int(one), int(one)) if isinstance(one, int) else None for one in launch.arguments]
+        ranges = [
+            Interval(int(argument), int(argument)) if isinstance(argument, int) else None
+            for argument in launch.arguments
+        ]
         known = self._ranges.setdefault((launch.code, self._sizes(launch)), ranges)
         for number, (one, two) in enumerate(zip(known, ranges, strict=True)):
             known[number] = one | two if one is not None and two is not None else None

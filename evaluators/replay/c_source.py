@@ -42,7 +42,7 @@ def compile_c(code: KernelCode, given: Given, folder: Path) -> Path:
         for one in flag.split():
             if not FLAGS.fullmatch(one):
                 raise UnplannableCall(f"{code.name}: the compiler flag {one}, which is not among the allowed ones")
-    asked = [one for flag in code.flags for one in flag.split() if not one.startswith("-std")]
+    asked = [part for flag in code.flags for part in flag.split() if not part.startswith("-std")]
     flags = [*ALWAYS, *asked, *_HELD, *([_WITH_NAN] if FLOAT_TO_INTEGER in source else [])]
     return build(source, flags, folder, code.name)
 

@@ -53,7 +53,7 @@ def load_together(
     """Load kernels, generated C side by side: a call may have several. Raises `UnplannableCall` where one fails."""
     load = partial(load_code, folder=folder, device=device, scratch=scratch)
     if device != "cpu" or len(codes) < 2:
-        return [load(*one) for one in codes]
+        return [load(*code) for code in codes]
     with ThreadPoolExecutor(min(len(codes), os.cpu_count() or 1), "compile") as threads:
         return list(threads.map(lambda one: load(*one), codes))
 

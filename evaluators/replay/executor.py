@@ -97,7 +97,7 @@ class PlanExecutor:
         for planned, step in zip(self.plan.steps, self._steps, strict=True):
             if isinstance(planned, TorchStep) and kind_of(planned.operator) != FREE:
                 written = allowed_operator(planned.operator)._schema.is_mutable
-                used = {one: tensors[one] for one in numbers_in([planned.args, list(planned.kwargs.values())])}
+                used = {item: tensors[item] for item in numbers_in([planned.args, list(planned.kwargs.values())])}
                 kept = {number: one.clone() if written else one for number, one in used.items()}
                 found.append((planned.operator, partial(step, kept)))
             step(tensors)
@@ -230,13 +230,13 @@ class PlanExecutor:
             return self._operator(step)
         if isinstance(step, LaunchStep):
             return self._launch(step)
-        return self._parallel([self._launch(one) for one in step.launches])
+        return self._parallel([self._launch(launch) for launch in step.launches])
 
     def _operator(self, step: TorchStep) -> Callable[[dict[int, Any]], None]:
         operator = allowed_operator(step.operator)
         args = [argument(form, self._device) for form in step.args]
         kwargs = {key: argument(form, self._device) for key, form in step.kwargs.items()}
-        results, outs = step.results, [one.name for one in operator._schema.arguments if one.is_out]
+        results, outs = step.results, [item.name for item in operator._schema.arguments if item.is_out]
         resizes = UnplannableCall(f"the operator {step.operator}, which resizes what it writes to")
 
         def run(tensors: dict[int, Any]) -> None:
@@ -245,7 +245,7 @@ class PlanExecutor:
             named = {key: one(tensors) for key, one in kwargs.items()}
             before = [named[name].shape for name in outs]
             try:
-                result = operator(*[one(tensors) for one in args], **named)
+                result = operator(*[item(tensors) for item in args], **named)
             except RuntimeError as error:
                 if outs and _NOT_RESIZABLE in str(error):
                     raise resizes from None
@@ -263,7 +263,7 @@ class PlanExecutor:
         given = self._arguments.of(step)
         launcher, grid = self._launchers[step.code, given], step.grid
         arguments = [argument(form, self._device) for form in step.arguments]
-        return lambda tensors: launcher(grid, [one(tensors) for one in arguments])
+        return lambda tensors: launcher(grid, [item(tensors) for item in arguments])
 
     def _parallel(self, launches: Sequence[Callable[[dict[int, Any]], None]]) -> Callable[[dict[int, Any]], None]:
         def run(tensors: dict[int, Any]) -> None:
@@ -312,7 +312,7 @@ def check_references(plan: LaunchPlan) -> None:
     """Raise `UnplannableCall` unless every tensor exists before it is used, once, and every launch fits its code."""
     if not all(isinstance(given, int) or (isinstance(given, dict) and [*given] == ["value"]) for given in plan.inputs):
         raise UnplannableCall("an input that is neither a tensor nor a value")
-    numbers = [*(one for one in plan.inputs if isinstance(one, int)), *plan.weights.values(), *plan.constants]
+    numbers = [*(value for value in plan.inputs if isinstance(value, int)), *plan.weights.values(), *plan.constants]
     numbers += plan.packed
     known = {*numbers}
     if len(known) != len(numbers) or not known <= plan.layouts.keys():

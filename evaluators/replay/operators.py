@@ -58,7 +58,7 @@ def allowed_operator(name: str) -> Any:
     found = getattr(getattr(getattr(torch.ops, space), packet, None), overload, None)
     if found is None or not torch._C._dispatch_has_kernel(found.name()):
         raise UnplannableCall(f"the operator {name}, which this torch does not have")
-    returned = [str(one.type) for one in found._schema.returns]
+    returned = [str(item.type) for item in found._schema.returns]
     if not returned or not set(returned) <= set(_TENSORS) or changes_layout(found):
         raise UnplannableCall(f"the operator {name}, which does something else than to compute a tensor")
     return found

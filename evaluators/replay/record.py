@@ -156,7 +156,7 @@ class Recorder:
         self._numbers = turns.numbers
         constants = {self._numbers[number]: tensor for number, tensor in self._constants.items()}
         self.constants = {number: constants[number] for number in sorted(constants)}
-        named = {*range(self._fixed), *self.constants, *(self._numbers[one] for one in self._packed)}
+        named = {*range(self._fixed), *self.constants, *(self._numbers[item] for item in self._packed)}
         layouts = {self._numbers[number]: place.layout for number, place in self._places.items()}
         return LaunchPlan(
             inputs=tuple(inputs),
@@ -219,7 +219,7 @@ class Recorder:
             return self._view(base, tensor)
         constant = tensor.detach()
         if self._before is not None:
-            kept = next((one for one in self._before if one.holds(tensor)), None)
+            kept = next((item for item in self._before if item.holds(tensor)), None)
             if kept is None:
                 raise UnplannableCall("a tensor that the call makes, and not with torch's operators; make it before")
             constant = kept.as_it_was(tensor)
@@ -298,8 +298,8 @@ class Recorder:
         """Call an operator that a file registered, whose own operators and launches are recorded in its place."""
         import torch
 
-        given = [one for one in (*args, *kwargs.values()) if isinstance(one, torch.Tensor)]
-        key = "CUDA" if any(one.is_cuda for one in given) else "CPU"
+        given = [item for item in (*args, *kwargs.values()) if isinstance(item, torch.Tensor)]
+        key = "CUDA" if any(item.is_cuda for item in given) else "CPU"
         result = func.redispatch(torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key)), *args, **kwargs)
         returned = list(result) if isinstance(result, tuple | list) else [result]
         with self._lock, _unseen():
@@ -315,7 +315,7 @@ class Recorder:
         if changes_layout(func):
             return  # what uses the tensor next sees another view of the same memory
         results = list(result) if isinstance(result, tuple | list) else [result]
-        if not all(isinstance(one, torch.Tensor) for one in results):
+        if not all(isinstance(item, torch.Tensor) for item in results):
             self._failed = self._failed or f"{name} reads values of a tensor into Python"
             return
         try:
@@ -323,18 +323,20 @@ class Recorder:
             named = {key: encode(value, self._number) for key, value in kwargs.items()}
             if name == _COPY and encoded[0] == encoded[1]:
                 return  # a weight that is loaded
-            numbers = tuple(self._new(one) for one in results)
+            numbers = tuple(self._new(item) for item in results)
         except UnplannableCall as reason:
             self._failed = self._failed or f"{name} with {reason}"
             return
         allocates = name in ALLOCATIONS
-        known = not {self._bases[one.untyped_storage()._cdata] for one in results} & {*numbers}
-        view = known and not any(one.alias_info and one.alias_info.is_write for one in func._schema.arguments)
+        known = not {self._bases[item.untyped_storage()._cdata] for item in results} & {*numbers}
+        view = known and not any(
+            argument.alias_info and argument.alias_info.is_write for argument in func._schema.arguments
+        )
         if allocates:
-            self._scratch |= {one.untyped_storage()._cdata for one in results}
+            self._scratch |= {item.untyped_storage()._cdata for item in results}
         elif not view:
             self._used(encoded, *named.values())
-        layouts = tuple(layout_of(one) for one in results)
+        layouts = tuple(layout_of(item) for item in results)
         step = TorchStep(operator=name, args=encoded, kwargs=named, results=numbers, layouts=layouts)
         self._append(step, free=allocates or view)
 

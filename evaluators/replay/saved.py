@@ -79,7 +79,7 @@ def saved_constants(folder: Path, plan: LaunchPlan) -> tuple[list[Message], Path
     """Return the descriptions of a plan's constants, and the file that they are in. Raises `ResultsError`."""
     path = folder / CONSTANTS
     try:
-        described = [OutputTensor.model_validate(one).model_dump() for one in json.loads(_read(folder / DESCRIBED))]
+        described = [OutputTensor.model_validate(load).model_dump() for load in json.loads(_read(folder / DESCRIBED))]
         if constant_bytes(plan) > MAX_CONSTANT_BYTES:
             raise ValueError(TOO_LARGE)
         at = 0

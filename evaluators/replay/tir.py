@@ -76,7 +76,7 @@ def load_tir(code: KernelCode) -> Any:
 
 def _passes(code: KernelCode) -> dict[str, Any]:
     passes = passes_of(code)
-    flags = [one for flag in code.flags for one in flag.split()]
+    flags = [part for flag in code.flags for part in flag.split()]
     for flag in flags:
         if not FLAGS.fullmatch(flag):
             raise UnplannableCall(f"{code.name}: the compiler flag {flag}, which is not among the allowed ones")
@@ -97,5 +97,5 @@ def require_device_code(code: KernelCode, source: str) -> None:
     for part in re.split(r"([{}])", body):
         depth += {"{": 1, "}": -1}.get(part, 0)
         outside += (";" if part == "}" else "" if part == "{" else part) if depth == 0 else ""
-    if depth or not all(_KERNEL.fullmatch(one) for one in outside.split(";") if one.strip()):
+    if depth or not all(_KERNEL.fullmatch(item) for item in outside.split(";") if item.strip()):
         raise UnplannableCall(f"{code.name}: generated CUDA with something else than kernels")

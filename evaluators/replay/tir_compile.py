@@ -58,7 +58,7 @@ def through_checked_ptx(name: str) -> Iterator[None]:
 
 def _assembled(nvcc: str, ptx: str, target_format: str, options: Sequence[str]) -> bytearray:
     """Return the binary that nvcc would have made of the source."""
-    kept = [one for one in options if not one.startswith(_OF_CUDA)]
+    kept = [option for option in options if not option.startswith(_OF_CUDA)]
     with tempfile.TemporaryDirectory() as folder:
         source, binary = Path(folder, "kernels.ptx"), Path(folder, "kernels.bin")
         source.write_text(ptx)

@@ -22,7 +22,7 @@ def descriptor(name: str, tiled: bool, buffer: Any, numbers: Sequence[Any]) -> t
     from tilelang import tvm
 
     tirx = tvm.tirx
-    kind, rank = (_constant(name, one) for one in numbers[:2])
+    kind, rank = (_constant(name, number) for number in numbers[:2])
     if not 0 <= kind < len(_ELEMENT_BYTES) or not (1 if tiled else 3) <= rank <= 5:
         raise UnplannableCall(f"{name}: a descriptor of elements {kind} and rank {rank}")
     # Boxes and steps; or steps, corners, and the box of pixels and channels.
@@ -32,10 +32,10 @@ def descriptor(name: str, tiled: bool, buffer: Any, numbers: Sequence[Any]) -> t
         else [(1, 8)] * rank + [(-(2**15), 2**15)] * (2 * (rank - 2)) + [(1, 1024), (1, 256)]
     )
     ranges = [*ranges, *_MODES]
-    rest = [_constant(name, one) for one in numbers[2 + 2 * rank :]]
+    rest = [_constant(name, number) for number in numbers[2 + 2 * rank :]]
     if len(rest) != len(ranges) or not all(low <= one <= high for one, (low, high) in zip(rest, ranges, strict=True)):
         raise UnplannableCall(f"{name}: a descriptor with the numbers {rest}")
-    sizes = [_wide(one) for one in numbers[2 : 2 + 2 * rank]]
+    sizes = [_wide(number) for number in numbers[2 : 2 + 2 * rank]]
     extents, strides = sizes[:rank], sizes[rank:]
     strides[0] = tirx.IntImm("int64", _ELEMENT_BYTES[kind])  # the driver takes it for granted
     room = _bytes(buffer)
@@ -60,8 +60,8 @@ def _bytes(buffer: Any) -> Any:
     from tilelang import tvm
 
     tirx = tvm.tirx
-    shape = [_wide(one) for one in buffer.shape]
-    strides = [_wide(one) for one in buffer.strides]
+    shape = [_wide(item) for item in buffer.shape]
+    strides = [_wide(item) for item in buffer.strides]
     if not strides:
         strides = [tirx.IntImm("int64", 1)]
         for extent in reversed(shape[1:]):

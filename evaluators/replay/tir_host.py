@@ -59,11 +59,11 @@ def _kernels(code: KernelCode, device: Any) -> dict[str, tuple[Any, int]]:
     found = {}
     for variable, function in device.functions.items():
         name, attributes = str(variable.name_hint), function.attrs
-        tags = [str(one) for one in attributes.get("tirx.kernel_launch_params", [])]
+        tags = [str(item) for item in attributes.get("tirx.kernel_launch_params", [])]
         if not _KERNEL.fullmatch(name) or str(attributes.get("global_symbol", name)) != name:
             raise UnplannableCall(f"{code.name}: a kernel of the name {name[:80]!r}")
-        extents = [one for one in tags if one not in _TAGS_WITHOUT_ARGUMENT]
-        if len({*tags}) != len(tags) or not all(_TAG.fullmatch(one) for one in extents):
+        extents = [tag for tag in tags if tag not in _TAGS_WITHOUT_ARGUMENT]
+        if len({*tags}) != len(tags) or not all(_TAG.fullmatch(extent) for extent in extents):
             raise UnplannableCall(f"{code.name}: a kernel with the extents {', '.join(tags)[:200]}")
         found[name] = (list(function.params), len(extents))
     return found
@@ -102,8 +102,8 @@ class _Host:
         """Read a statement. Checks of arguments are passed over: TileLang adds the same again."""
         tirx = self._tirx
         if isinstance(statement, tirx.SeqStmt):
-            for one in statement.seq:
-                self.read(one)
+            for item in statement.seq:
+                self.read(item)
         elif isinstance(statement, tirx.AttrStmt):
             self.read(statement.body)
         elif isinstance(statement, tirx.Bind):
@@ -125,7 +125,7 @@ class _Host:
     def _bind(self, variable: Any, value: Any) -> None:
         """Note what a variable holds. Of what is not known here nothing may be used later."""
         if self._is_call(value, "tvm_stack_alloca"):
-            if tuple(getattr(one, "value", None) for one in value.args) != _STACK:
+            if tuple(getattr(argument, "value", None) for argument in value.args) != _STACK:
                 raise self._refused("memory on the stack that is no descriptor's")
             from tilelang import tvm
 
@@ -157,7 +157,7 @@ class _Host:
             value = value.value if isinstance(value, self._tirx.Cast) else value.false_value
         if self._is_call(value, "tvm_struct_get") and len(value.args) == 3:
             base, index, field = value.args
-            if isinstance(base, self._tirx.Var) and all(isinstance(one, self._tirx.IntImm) for one in (index, field)):
+            if isinstance(base, self._tirx.Var) and all(isinstance(item, self._tirx.IntImm) for item in (index, field)):
                 return base, int(index), int(field)
         return None, 0, 0
 
@@ -168,7 +168,7 @@ class _Host:
             return
         if not _DTYPE.fullmatch(str(buffer.dtype)):
             raise self._refused(f"a tensor of the type {str(buffer.dtype)[:40]!r}")
-        shape, strides = ([self._extent(one) for one in sizes] for sizes in (buffer.shape, buffer.strides))
+        shape, strides = ([self._extent(size) for size in sizes] for sizes in (buffer.shape, buffer.strides))
         self._buffers[number] = self._tirx.decl_buffer(
             shape, str(buffer.dtype), f"argument{number}", strides=strides or None
         )
@@ -198,7 +198,7 @@ class _Host:
         if len(arguments) != len(parameters) + extents:
             raise self._refused(f"a launch of {name} with {len(arguments)} arguments")
         given = [self._given(*pair) for pair in zip(parameters, arguments, strict=False)]
-        self._add(name, *given, *[self._integer(one) for one in arguments[len(parameters) :]])
+        self._add(name, *given, *[self._integer(argument) for argument in arguments[len(parameters) :]])
         self._launches += 1
 
     def _given(self, parameter: Any, value: Any) -> Any:
@@ -229,10 +229,10 @@ class _Host:
         if made is None:
             raise self._refused("a descriptor somewhere else than on the stack")
         buffer = self._tensor(arguments[3] if len(arguments) > 3 else None)
-        numbers = [self._integer(one) for one in (*arguments[1:3], *arguments[4:])]
+        numbers = [self._integer(item) for item in (*arguments[1:3], *arguments[4:])]
         checks, numbers = descriptor(self._code.name, name == _DESCRIPTORS[0], buffer, numbers)
         message = [self._tirx.StringImm("a descriptor that reaches beyond its tensor")]
-        self._steps += [self._tirx.AssertStmt(one, self._tirx.StringImm("RuntimeError"), message) for one in checks]
+        self._steps += [self._tirx.AssertStmt(check, self._tirx.StringImm("RuntimeError"), message) for check in checks]
         self._add(name, made, *numbers[:2], buffer.data, *numbers[2:])
         self._made.add(id(made))
 

@@ -70,8 +70,8 @@ class Turns:
         self.steps: list[Step] = []
         self.numbers = {number: number for number in range(fixed)}
         self._next = fixed
-        if all(one.thread is None for one in recorded):
-            self.steps += [one.step for one in recorded]
+        if all(item.thread is None for item in recorded):
+            self.steps += [item.step for item in recorded]
             self.numbers |= {number: number for number in places}
             return
         ordered = [step for stretch in _stretches(recorded) for step in self._ordered(stretch)]
@@ -82,24 +82,24 @@ class Turns:
 
     def _ordered(self, stretch: Sequence[Recorded]) -> Iterator[Step]:
         """Yield the steps between two that compute in torch: views and allocations, then launches."""
-        launches = [one for one in stretch if isinstance(one.step, LaunchStep)]
-        if all(one.thread is None for one in stretch):
-            yield from (one.step for one in stretch)
+        launches = [item for item in stretch if isinstance(item.step, LaunchStep)]
+        if all(item.thread is None for item in stretch):
+            yield from (item.step for item in stretch)
             return
-        main = [one.step for one in stretch if isinstance(one.step, TorchStep) and one.thread is None]
+        main = [item.step for item in stretch if isinstance(item.step, TorchStep) and item.thread is None]
         own: dict[tuple[int, str], tuple[int, list[int]]] = {}
         for step in main:
             for number in step.results:
                 own.setdefault(self._view(number), (number, _used_by(step)))
-        others = [one.step for one in stretch if isinstance(one.step, TorchStep) and one.thread is not None]
+        others = [item.step for item in stretch if isinstance(item.step, TorchStep) and item.thread is not None]
         for step in others:
             (seen,) = step.results
             number, used = own.get(self._view(seen), (seen, []))
             if number != seen and seen not in used:
                 self._same[seen] = number
-        left = {one.results[0]: one for one in others if one.results[0] not in self._same}
+        left = {item.results[0]: item for item in others if item.results[0] not in self._same}
         for step in main:
-            yield from [left.pop(one) for one in dict.fromkeys(_used_by(step)) if one in left]
+            yield from [left.pop(item) for item in dict.fromkeys(_used_by(step)) if item in left]
             yield step
         yield from sorted(left.values(), key=self._sorted_by)
         yield from self._together(launches)
@@ -114,8 +114,8 @@ class Turns:
             levels += [[]] if level == len(levels) else []
             levels[level].append(one)
         for launched in levels:
-            steps = [one.step for one in launched if isinstance(one.step, LaunchStep)]
-            if len(steps) > 1 and any(one.thread is not None for one in launched):
+            steps = [item.step for item in launched if isinstance(item.step, LaunchStep)]
+            if len(steps) > 1 and any(item.thread is not None for item in launched):
                 yield ParallelStep(launches=tuple(sorted(steps, key=self._sorted_by)))
             else:
                 yield from steps
@@ -155,7 +155,7 @@ class Turns:
 
     def _told(self, numbers: Iterable[int]) -> str:
         found = [self._places[number] for number in numbers]
-        return " ".join(f"{self._first[one.storage]:015d} {one.layout.model_dump_json()}" for one in found)
+        return " ".join(f"{self._first[item.storage]:015d} {item.layout.model_dump_json()}" for item in found)
 
     def _number(self, step: Step) -> None:
         """Number a step's tensors by their first use."""
@@ -183,7 +183,7 @@ class Turns:
             "args": tuple(map(self._form, step.args)),
             "kwargs": {k: self._form(v) for k, v in step.kwargs.items()},
         }
-        return step.model_copy(update={**given, "results": tuple(self.numbers[one] for one in step.results)})
+        return step.model_copy(update={**given, "results": tuple(self.numbers[result] for result in step.results)})
 
     def _form(self, form: Any) -> Any:
         if isinstance(form, list | tuple):
@@ -200,11 +200,11 @@ def _used_by(step: TorchStep) -> list[int]:
 def _stretches(recorded: Sequence[Recorded]) -> Iterator[list[Recorded]]:
     """Yield the steps between those that compute in torch, and each of these alone."""
     found: list[Recorded] = []
-    for one in recorded:
-        if isinstance(one.step, TorchStep) and not one.free:
+    for item in recorded:
+        if isinstance(item.step, TorchStep) and not item.free:
             yield found
-            yield [one]
+            yield [item]
             found = []
         else:
-            found.append(one)
+            found.append(item)
     yield found

@@ -81,7 +81,9 @@ def argument(form: Any, device: str) -> Argument:
 def _descriptor(number: int, fields: dict[str, Any]) -> Argument:
     """Return what describes a tensor of the plan; called the first time, it checks that no element is outside of it."""
     sizes = [fields.get(name) for name in ("shape", "strides", "block_shape")]
-    if not all(isinstance(size, list | tuple) and all(type(one) is int and one >= 0 for one in size) for size in sizes):
+    if not all(
+        isinstance(size, list | tuple) and all(type(item) is int and item >= 0 for item in size) for size in sizes
+    ):
         raise UnplannableCall("a tensor descriptor whose sizes are no numbers")
     checked = False
 

@@ -56,7 +56,7 @@ class WalledInputs:
         missing = {
             place: own for place, own in values.items() if all(map(_is_separate, own)) and not self.at(place).fits(own)
         }
-        forms = [Form.of(one) for own in missing.values() for one in own if _is_tensor(one)]
+        forms = [Form.of(item) for own in missing.values() for item in own if _is_tensor(item)]
         names = [
             f"input {number} of call {place}"
             for place, own in missing.items()
@@ -66,9 +66,9 @@ class WalledInputs:
         walled = self._walls.around([form.bytes for form in forms], names)
         made = iter(walled.tensors(forms))
         for place, own in missing.items():
-            held = [next(made) if _is_tensor(one) else one for one in own]
+            held = [next(made) if _is_tensor(item) else item for item in own]
             self._buffers[place], self._kept[place] = Buffers(held), walled
-            self._gaps[place] = [bytes_of(one) for one in held if _is_tensor(one) and _has_gaps(one)]
+            self._gaps[place] = [bytes_of(item) for item in held if _is_tensor(item) and _has_gaps(item)]
         for place in values:
             for whole in self._gaps.get(place, ()):
                 self._random.fill(whole)
@@ -79,8 +79,8 @@ class WalledInputs:
 
     def clear(self) -> None:
         """Free all."""
-        for one in (self._buffers, self._kept, self._gaps):
-            one.clear()
+        for item in (self._buffers, self._kept, self._gaps):
+            item.clear()
 
 
 def _is_tensor(value: Any) -> bool:

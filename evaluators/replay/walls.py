@@ -115,16 +115,16 @@ class Walls:
         """Return the rule that launches broke, where a zone does not contain any more what was drawn."""
         import torch
 
-        kept = [one for one in self._kept if one.zones]
-        zones = [zone for one in kept for zone in one.zones]
-        if not zones or torch.equal(torch.cat(zones), torch.cat([one.drawn for one in kept])):
+        kept = [item for item in self._kept if item.zones]
+        zones = [zone for item in kept for zone in item.zones]
+        if not zones or torch.equal(torch.cat(zones), torch.cat([item.drawn for item in kept])):
             return None
-        where = next(found for one in kept if (found := one.changed()) is not None)
+        where = next(found for item in kept if (found := item.changed()) is not None)
         return Rejection(rule=RULE, where=where, why=_WHY.format(did="changed"))
 
     def touched(self, address: int) -> Rejection | None:
         """Return the rule that an access to this address broke, where it is beside one of the tensors."""
-        for one in [*self._kept]:
-            if (where := one.beside(address)) is not None:
+        for item in [*self._kept]:
+            if (where := item.beside(address)) is not None:
                 return Rejection(rule=RULE, where=where, why=_WHY.format(did="reached"))
         return None

@@ -287,7 +287,7 @@ class ReplayWorker:
     def release(self) -> Message:
         """Free what can be handed over again, where it is large: the reference may need the memory next."""
         self._batch, self._steps = _Batch(), []
-        if is_large([one for values in self._inputs for one in values]):
+        if is_large([value for values in self._inputs for value in values]):
             self._inputs = []
             self._handed.forget("inputs")
             self._opened.close()
@@ -310,7 +310,7 @@ class ReplayWorker:
         if inputs is not None:
             self._inputs = []  # freed before the next
             self._handed.forget("inputs")
-            self._inputs = [self._taken(one) for one in inputs]
+            self._inputs = [self._taken(value) for value in inputs]
         if factors is not None:
             (self._factors,) = taken(factors, self._device, self._opened, plain_memory(self._device))
 

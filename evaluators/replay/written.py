@@ -23,7 +23,7 @@ def written_positions(code: KernelCode) -> frozenset[int]:
     heads = [*re.finditer(rf"\b{re.escape(code.entry)}\s*\(([^)]*)\)\s*\{{", code.text)] if code.kind == "c" else []
     if len(heads) != 1:
         return everything
-    names = [(_NAME.findall(one) or [""])[-1] for one in heads[0][1].split(",")]
+    names = [(_NAME.findall(part) or [""])[-1] for part in heads[0][1].split(",")]
     if len(names) != len(code.parameters) or len({*names}) != len(names):
         return everything
     body = code.text[heads[0].end() :]

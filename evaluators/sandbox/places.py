@@ -139,7 +139,7 @@ def _imported(hidden: set[Path], needed: set[Path]) -> Iterator[Path]:
 def _apart(hidden: set[Path], paths: Iterator[Path]) -> Iterator[Path]:
     for path in paths:
         real = path.resolve()
-        if not any(real == one or real in one.parents for one in hidden):
+        if not any(real == item or real in item.parents for item in hidden):
             yield path
 
 

@@ -72,7 +72,7 @@ class OutsideClock:
             self._skewed += 1
             if self._skewed < SKEWED:
                 return None
-        return [max(one, least) for one in times_ms]
+        return [max(item, least) for item in times_ms]
 
     def lengthened(self, times_ms: Sequence[float], wall_ms: float) -> list[float]:
         """Return times on a CPU, made longer where they do not add up to what this clock says, as of few short calls.
@@ -81,7 +81,7 @@ class OutsideClock:
         """
         _require_within(times_ms, wall_ms)
         factor = max(1.0, (wall_ms - self.overhead_ms) / max(sum(times_ms), 1e-6))
-        return [one * factor for one in times_ms]
+        return [item * factor for item in times_ms]
 
     def _on_cpu(self, times_ms: Sequence[float], call_ms: float) -> list[float] | None:
         mean = statistics.fmean(times_ms)
@@ -89,7 +89,7 @@ class OutsideClock:
             return list(times_ms)
         empty_ms = [self._empty() for _ in range(EMPTY)]
         if max(empty_ms) > self._empty_ms + BUSY_MS:
-            return [one * call_ms / mean for one in times_ms]
+            return [item * call_ms / mean for item in times_ms]
         self._empty_ms = min(self._empty_ms, *empty_ms)
         self._found += 1
         if self._found == CONFIRMATIONS:

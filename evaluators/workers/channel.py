@@ -88,6 +88,6 @@ def _depth(message: Message) -> int:
     level: list[Any] = [message]
     while level and depth <= MAX_DEPTH:
         depth += 1
-        inner = [one.values() if isinstance(one, dict) else one for one in level]
+        inner = [item.values() if isinstance(item, dict) else item for item in level]
         level = [value for values in inner for value in values if isinstance(value, dict | list)]
     return depth

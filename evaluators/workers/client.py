@@ -365,7 +365,7 @@ def _shown(value: Any) -> Any:
     if isinstance(value, str):
         return plain(value)
     if isinstance(value, list):
-        return [_shown(one) for one in value]
+        return [_shown(item) for item in value]
     return {plain(name): _shown(one) for name, one in value.items()} if isinstance(value, dict) else value
 
 

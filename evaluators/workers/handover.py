@@ -60,7 +60,7 @@ class Handover:
                 }
             )
         flat = [_bytes_of(storage) for storage in storages.values()]
-        described = {"sizes": [one.numel() for one in flat], "values": places}
+        described = {"sizes": [item.numel() for item in flat], "values": places}
         if share and flat:
             with contextlib.suppress(RuntimeError):  # memory that cannot be shared here
                 return described | {"handle": self._share(flat)}
@@ -72,7 +72,7 @@ class Handover:
     def _share(self, flat: Sequence[Any]) -> list[Any]:
         import torch
 
-        size = max(ALIGNMENT, sum(aligned(one.numel()) for one in flat))
+        size = max(ALIGNMENT, sum(aligned(item.numel()) for item in flat))
         if self._buffer is None or not size <= self._buffer.numel() <= 2 * size:
             self.forget()
             self._pool = torch.cuda.MemPool()
@@ -130,7 +130,7 @@ def taken(described: Message, device: str, opened: OpenMemory, memory: Memory | 
     else:
         storages = (memory or plain_memory(device))(described["sizes"])
         _read(Path(described["path"]), storages)
-    return [_value(one, storages) for one in described["values"]]
+    return [_value(item, storages) for item in described["values"]]
 
 
 def _read(path: Path, storages: Sequence[Any]) -> None:

@@ -93,7 +93,9 @@ def load_weights(model: Any, state: Mapping[str, Any] | None = None) -> None:
 
 def _requires_arguments(function: Callable[..., Any]) -> bool:
     given = inspect.signature(function).parameters.values()
-    return any(one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD) for one in given)
+    return any(
+        item.default is item.empty and item.kind not in (item.VAR_POSITIONAL, item.VAR_KEYWORD) for item in given
+    )
 
 
 def _to(value: Any, device: str) -> Any:

@@ -63,13 +63,13 @@ def describe(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return "MemoryError: the kernel went beyond its memory limit"
     parts = []
-    for one in _chain(error):
+    for item in _chain(error):
         where = [
             f"line {frame.lineno}: {frame.line}"
-            for frame in traceback.extract_tb(one.__traceback__)
+            for frame in traceback.extract_tb(item.__traceback__)
             if "/candidate-" in frame.filename and frame.filename.endswith(".py")
         ]
-        parts += [_shorten(f"{type(one).__name__}: {_without_hints(text_of(one))}".strip()), *where[-3:]]
+        parts += [_shorten(f"{type(item).__name__}: {_without_hints(text_of(item))}".strip()), *where[-3:]]
     # Invalid characters could be stored, but not displayed.
     return "\n".join(parts).encode(errors="backslashreplace").decode()
 

@@ -169,7 +169,7 @@ class OutputBuffer:
             return described
         described = [describe(output) for output in outputs]
         stored = [one for one, like in zip(outputs, described, strict=True) if like.get("stored")]
-        size = sum(aligned(one.numel() * one.element_size()) for one in stored)
+        size = sum(aligned(item.numel() * item.element_size()) for item in stored)
         if self._buffer is None or self._buffer.numel() < size:
             self._buffer = torch.empty(max(ALIGNMENT, size), dtype=torch.uint8, device=self._device)
             try:

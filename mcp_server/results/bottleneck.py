@@ -144,7 +144,7 @@ class Profiled(Reply):
                 evidence=list(found.evidence),
                 possible_speedup=found.factors,
             ),
-            parts=[KernelPart.of(one, ran, latency) for one in ran.kernels] if ran else [],
+            parts=[KernelPart.of(item, ran, latency) for item in ran.kernels] if ran else [],
             warnings=warnings_of(evaluation),
             next=_next(evaluation, profile, found.cause if found else ""),
         )

@@ -42,7 +42,7 @@ def _tool(workshop: Workshop, command: Command) -> Tool:
     called = inspect.Parameter("call", inspect.Parameter.KEYWORD_ONLY, annotation=Call)
     tool.__name__, tool.__doc__ = command.name, command.help.partition("\n\n")[0]
     tool.__signature__ = inspect.Signature([called, *own], return_annotation=reply)  # type: ignore[attr-defined]
-    tool.__annotations__ = {**{one.name: one.annotation for one in (called, *own)}, "return": reply}
+    tool.__annotations__ = {**{item.name: item.annotation for item in (called, *own)}, "return": reply}
     return tool
 
 
@@ -83,7 +83,7 @@ def _confined(workshop: Workshop, kind: Any, name: str, value: Any) -> Any:
     if Path in (kind, *get_args(kind)):
         several = isinstance(value, list | tuple)
         return (
-            [str(workshop.root.path(str(one), name)) for one in value]
+            [str(workshop.root.path(str(item), name)) for item in value]
             if several
             else str(workshop.root.path(str(value), name))
         )

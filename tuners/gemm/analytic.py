@@ -180,7 +180,7 @@ def _ranked(space: SearchSpace, limits: DeviceLimits, product: MatrixProduct) ->
     kept = np.isin(columns[VARIANT], list(FORMS)) if VARIANT in columns else np.ones(len(rows), dtype=bool)
     # Shorter rows of a tile take as many requests to memory for fewer bytes; the model of tiles counts bytes only.
     whole = kept & (np.asarray(columns["BLOCK_SIZE_K"]) * product.element_bytes >= LINE)
-    kept = next((one for one in (whole, kept) if one.any()), np.ones(len(rows), dtype=bool))
+    kept = next((item for item in (whole, kept) if item.any()), np.ones(len(rows), dtype=bool))
     rows = rows[kept]
     alone = np.isin(space.encoded.columns(rows).get(VARIANT, np.zeros(len(rows))), LOOPING)
     times = np.exp(model.estimate(rows, alone, _adding(rows, space, product))) * _factors(rows, space, limits, product)

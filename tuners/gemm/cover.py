@@ -69,7 +69,7 @@ def cover(times: Times[Shape], most: int) -> Cover | None:
                 chosen, improved = other, True
     # Exchanges may have left one without use.
     for config in list(chosen):
-        rest = [one for one in chosen if one is not config]
+        rest = [item for item in chosen if item is not config]
         if rest and _total(lost, rest) <= _total(lost, chosen):
             chosen = rest
     if any(not set(row) & set(chosen) for row in lost.values()):

@@ -100,5 +100,5 @@ class Ledger:
         for result in results.values():
             if result.shape in shapes and not result.error and result.trials >= trials:
                 with self.journal(result.shape) as journal:
-                    evaluations = [one.evaluation for one in journal.of(Trial) if one.origin == SEARCHED]
+                    evaluations = [item.evaluation for item in journal.of(Trial) if item.origin == SEARCHED]
                 self._results[result.shape] = replace(result, times=times_of(evaluations))

@@ -13,7 +13,11 @@ from .shapes import Shape
 
 def times_of(evaluations: Sequence[Evaluation]) -> dict[Config, float]:
     """Return the milliseconds of the configs that were timed."""
-    return {Config(one.config): one.latency_ms for one in evaluations if one.latency_ms is not None}
+    return {
+        Config(evaluation.config): evaluation.latency_ms
+        for evaluation in evaluations
+        if evaluation.latency_ms is not None
+    }
 
 
 def result_of(shape: Shape, found: Found, analytic: Config) -> ShapeResult:
@@ -22,7 +26,7 @@ def result_of(shape: Shape, found: Found, analytic: Config) -> ShapeResult:
     common: dict[str, Any] = {"trials": found.progress.trials, "times": times_of(found.evaluations)}
     analytic_ms = start.latency_ms if start else None
     if best is None and analytic_ms is None:
-        first = next((one for one in (*found.finals, *found.evaluations) if not one.ok), None)
+        first = next((item for item in (*found.finals, *found.evaluations) if not item.ok), None)
         why = f"none of {common['trials']} configs is correct" + (
             f", first {first.status}: {first_message(first)}" if first else ""
         )

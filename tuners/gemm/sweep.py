@@ -65,7 +65,7 @@ class Sweep:
 
     def measure(self, configs: Sequence[Config]) -> list[ShapeResult]:
         """Measure these configs at every shape that lacks them, so that a set for all shapes can be chosen."""
-        tuned = [one for one in self.results if one.config is not None and self.task.timed]
+        tuned = [item for item in self.results if item.config is not None and self.task.timed]
 
         def measure(evaluator: Evaluator, result: ShapeResult) -> None:
             self._ledger.add(self._search.measure(evaluator, result, configs))

@@ -62,8 +62,10 @@ def analyse(source: str, name: str, function: str | None = None) -> MlirProblem:
 
 def _functions(module: Any) -> list[Any]:
     """Return the functions that can be called from outside."""
-    with_bodies = [one for one in walk(module.operation) if one.name in ("func.func", "util.func") and _has_body(one)]
-    return [one for one in with_bodies if not _private(one)]
+    with_bodies = [
+        node for node in walk(module.operation) if node.name in ("func.func", "util.func") and _has_body(node)
+    ]
+    return [item for item in with_bodies if not _private(item)]
 
 
 def _has_body(function: Any) -> bool:
@@ -77,7 +79,7 @@ def _private(function: Any) -> bool:
 def _choose(functions: Sequence[Any], name: str, wanted: str | None) -> Any:
     there = ", ".join(map(symbol, functions)) or "none"
     if wanted is not None:
-        if found := [one for one in functions if symbol(one) == wanted.removeprefix("@")]:
+        if found := [function for function in functions if symbol(function) == wanted.removeprefix("@")]:
             return found[0]
         raise ProblemError(f"{name} has no public function {wanted!r}; it has {there}")
     if len(functions) == 1:
@@ -104,12 +106,12 @@ def _operations(body: Sequence[Any]) -> tuple[list[Operation], list[str]]:
 
 def _require_static(body: Sequence[Any], name: str) -> None:
     ir, _ = load()
-    for one in body:
-        for type_ in (value.type for value in (*one.operands, *one.results)):
+    for statement in body:
+        for type_ in (value.type for value in (*statement.operands, *statement.results)):
             if isinstance(type_, ir.RankedTensorType) and not type_.has_static_shape:
                 raise ProblemError(
-                    f"{name}: {one.name} has the dynamic shape {type_}; write its sizes into the module, since tiles "
-                    "are chosen for sizes"
+                    f"{name}: {statement.name} has the dynamic shape {type_}; "
+                    "write its sizes into the module, since tiles are chosen for sizes"
                 )
 
 

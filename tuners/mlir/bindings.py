@@ -43,15 +43,15 @@ def walk(operation: Any) -> list[Any]:
     found = []
     for region in operation.regions:
         for block in region:
-            for one in block.operations:
-                found.append(one.operation)
-                found += walk(one.operation)
+            for item in block.operations:
+                found.append(item.operation)
+                found += walk(item.operation)
     return found
 
 
 def function_named(module: Any, name: str) -> Any:
     """Return the function of a module with this name."""
-    return next(one for one in walk(module.operation) if one.name.endswith(".func") and symbol(one) == name)
+    return next(node for node in walk(module.operation) if node.name.endswith(".func") and symbol(node) == name)
 
 
 def symbol(operation: Any) -> str:

@@ -65,8 +65,8 @@ def read_cfg(path: Path) -> SchedulerConfig:
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "no text"
         raise OptionError(f"cannot read {path}: {why}", "give a file such as auto-scheduler.cfg") from None
-    entries = {(one.section, one.key): one for one in _entries(text, path)}
-    ranges = {one.key: _range(one, path) for one in entries.values() if one.section == "SearchSpace"}
+    entries = {(item.section, item.key): item for item in _entries(text, path)}
+    ranges = {item.key: _range(item, path) for item in entries.values() if item.section == "SearchSpace"}
     _check_block(ranges, entries, path)
 
     def file_of(key: str) -> Path | None:
@@ -115,7 +115,7 @@ def _range(entry: _Entry, path: Path) -> tuple[int, ...]:
         values = None
     numbers = values if isinstance(values, list | tuple) else [values]
     least = 0 if entry.key in _ZERO_TOO else 1
-    good = all(isinstance(one, int) and not isinstance(one, bool) and one >= least for one in numbers)
+    good = all(isinstance(number, int) and not isinstance(number, bool) and number >= least for number in numbers)
     if not numbers or not good:
         raise OptionError(
             f"{path}, line {entry.line}: {entry.key} = {entry.text}", f"write whole numbers from {least}: [32, 64]"

@@ -64,12 +64,12 @@ def _described(
     maps = linalg.get_indexing_maps(operation)
     if _MEMO in operation.attributes:  # the query leaves it there, and the operation would not be the user's any more
         del operation.attributes[_MEMO]
-    accesses = [tuple(_index(ir, one, names) for one in map_.value.results) for map_ in maps]
+    accesses = [tuple(_index(ir, result, names) for result in map_.value.results) for map_ in maps]
     types = [TensorType(tuple(value.type.shape), str(value.type.element_type)) for value in operation.operands]
     sizes = _sizes(accesses, types)
     if not accesses[2] or not all(sizes.values()):
         raise NotSchedulable("its result is one number" if not accesses[2] else "a loop of it has no steps")
-    reductions = {names[one] for role in _REDUCTIONS for one in roles.get(role, ())}
+    reductions = {names[item] for role in _REDUCTIONS for item in roles.get(role, ())}
     loops = tuple(Loop(names[i], sizes[names[i]], names[i] in reductions) for i in sorted(names))
     kind = _kind(roles, accesses)
     lhs, rhs, out = accesses

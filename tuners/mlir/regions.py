@@ -18,9 +18,9 @@ def separate(body: Sequence[Any]) -> bool:
 
     `body` are the function's operations, within its module; those that moved are others afterwards.
     """
-    moved = [one for position, one in enumerate(body) if _loses_its_schedule(one, position)]
-    for one in moved:
-        _wrap(one)
+    moved = [item for position, item in enumerate(body) if _loses_its_schedule(item, position)]
+    for item in moved:
+        _wrap(item)
     return bool(moved)
 
 

@@ -13,10 +13,12 @@ _INPUT = "lower it first: iree-compile --compile-to=input --iree-hal-target-back
 
 def remedy(body: Sequence[Any]) -> str:
     """Return what to do, by what the function's operations are instead."""
-    names = {one.name for one in body}
+    names = {statement.name for statement in body}
     dialects = {name.partition(".")[0] for name in names}
     if "torch" in dialects:
-        onnx = any("onnx." in str(one.attributes["name"]) for one in body if one.name == "torch.operator")
+        onnx = any(
+            "onnx." in str(statement.attributes["name"]) for statement in body if statement.name == "torch.operator"
+        )
         return f"it is written in torch: {_TORCH.format('onnx-to' if onnx else 'function-to')}"
     for dialect in ("stablehlo", "tosa"):
         if dialect in dialects:

@@ -60,7 +60,7 @@ class Roles:
         """Whether the operand that the columns index lies along the depth: vectors over columns are gathered."""
         along = ((self.depth.name, 1),)
         reads = self.operation.accesses[:2]
-        return any(one[-1] == along and ((self.columns.name, 1),) in one for one in reads)
+        return any(read[-1] == along and ((self.columns.name, 1),) in read for read in reads)
 
     def parallel(self) -> list[str]:
         """Return the names of the loops that are not summed over."""

@@ -60,9 +60,9 @@ def schedule(operation: Operation, machine: Machine, ranges: Ranges | None = Non
     rename = _renaming(levels.values, prefix)
     return Schedule(
         operation,
-        {prefix + one.name: tuple(map(int, one.values)) for one in space.parameters},
+        {prefix + parameter.name: tuple(map(int, parameter.values)) for parameter in space.parameters},
         tuple(map(rename, constraints)),
-        tuple(Config({prefix + name: value for name, value in one.items()}) for one in first),
+        tuple(Config({prefix + name: value for name, value in item.items()}) for item in first),
         rename(levels.info),
         prefix,
         tuple(remarks),
@@ -78,9 +78,9 @@ def schedules(operations: Sequence[Operation], machine: Machine, ranges: Ranges 
         return [schedule(operations[0], machine, ranges)]
     found: list[Schedule] = []
     without: list[SpaceError] = []
-    for one in operations:
+    for item in operations:
         try:
-            found.append(schedule(one, machine, ranges, f"{one.name}_"))
+            found.append(schedule(item, machine, ranges, f"{item.name}_"))
         except SpaceError as error:
             without.append(error)
     if not found:
@@ -132,9 +132,9 @@ def _space_of(values: Ranges, constraints: Sequence[str], operation: Operation) 
 def _nearest(likely: Iterable[Mapping[str, int]], space: SearchSpace) -> list[Config]:
     """Return members near the likely ones; the space's default where none is."""
     found: dict[Config, None] = {}
-    for one in likely:
+    for item in likely:
         config = Config(
-            {p.name: _close([int(v) for v in p.values], one.get(p.name, int(p.values[0]))) for p in space.parameters}
+            {p.name: _close([int(v) for v in p.values], item.get(p.name, int(p.values[0]))) for p in space.parameters}
         )
         if config in space:
             found[config] = None

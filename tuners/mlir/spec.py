@@ -54,15 +54,15 @@ def tuning_spec(problem: MlirProblem, infos: Mapping[str, str]) -> Spec:
     """
     with parsed(problem.prepared, problem.name) as module:
         body = walk(function_named(module, problem.function))
-        chosen = [one for one in problem.operations if one.name in infos]
-        left_out = [one for one in chosen if body[one.position].parent.name == "flow.dispatch.region"]
+        chosen = [operation for operation in problem.operations if operation.name in infos]
+        left_out = [item for item in chosen if body[item.position].parent.name == "flow.dispatch.region"]
         matchers: dict[str, _Matcher] = {}
         for one in chosen:
             for form in ("", "_generic") if one not in left_out else ():
                 alone = _alone(body[one.position], one, bool(form))
                 matchers[str(alone)] = _Matcher(f"match_{one.name}{form}", alone, one, infos[one.name])
-        text = _written({one.name: one for one in matchers.values()}) if matchers else ""
-    return Spec(text, tuple(one.name for one in left_out))
+        text = _written({matcher.name: matcher for matcher in matchers.values()}) if matchers else ""
+    return Spec(text, tuple(item.name for item in left_out))
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ def kernel_of(problem: MlirProblem, target: Target, schedules: Sequence[Schedule
     """
     for one in schedules:
         _require_known(Slot(one.info).filled(one.first[0]), one)
-    values = {name: choices for one in schedules for name, choices in one.values.items()}
-    likely = [{name: v for one in schedules for name, v in one.first[min(i, len(one.first) - 1)].items()}
-              for i in range(max((len(one.first) for one in schedules), default=0))]  # fmt: skip
+    values = {name: choices for schedule in schedules for name, choices in schedule.values.items()}
+    likely = [{name: v for schedule in schedules for name, v in schedule.first[min(i, len(schedule.first) - 1)].items()}
+              for i in range(max((len(schedule.first) for schedule in schedules), default=0))]  # fmt: skip
     return MlirKernel(
         MLIR,
         target,
@@ -29,7 +29,7 @@ def kernel_of(problem: MlirProblem, target: Target, schedules: Sequence[Schedule
         problem.name,
         pieces=_pieces(problem, schedules),
         values=values,
-        constraints=tuple(text for one in schedules for text in one.constraints),
+        constraints=tuple(text for schedule in schedules for text in schedule.constraints),
         first=tuple(map(Config, likely)),
         plain=problem.source,
     )
@@ -68,7 +68,7 @@ def _pieces(problem: MlirProblem, schedules: Sequence[Schedule]) -> tuple[str | 
 
     A text that cannot be mistaken is attached in the place of each, so that the printer says where that is.
     """
-    marks = {one.operation.position: f'"{problem.digest}:{one.operation.position}"' for one in schedules}
+    marks = {schedule.operation.position: f'"{problem.digest}:{schedule.operation.position}"' for schedule in schedules}
     rest = attached(problem, marks)
     pieces: list[str | Slot] = []
     for one in schedules:

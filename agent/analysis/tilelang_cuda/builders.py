@@ -74,7 +74,7 @@ class Builder:
             if isinstance(annotation, cst.Call) and len(annotation.args) == 2 and code(annotation.func) == "T.Tensor":
                 shape, dtype = (arg.value for arg in annotation.args)
                 if isinstance(shape, cst.Tuple) and isinstance(dtype, cst.SimpleString):
-                    sizes = tuple(canonical(code(one.value)) for one in shape.elements)
+                    sizes = tuple(canonical(code(element.value)) for element in shape.elements)
                     found[param.name.value] = Tensor(param.name.value, sizes, str(dtype.evaluated_value))
         return found
 
@@ -89,7 +89,7 @@ class Builder:
                     shape = cst.ensure_type(cst.parse_expression(parts["shape"]), cst.Tuple)
                     found[parts["name"]] = (
                         kind,
-                        tuple(canonical(code(one.value)) for one in shape.elements),
+                        tuple(canonical(code(element.value)) for element in shape.elements),
                         statement,
                     )
         return found
@@ -115,8 +115,10 @@ class Builder:
         alias = self.block.items[0].asname
         if alias is None:
             return ()
-        elements = [one.value for one in alias.name.elements] if isinstance(alias.name, cst.Tuple) else [alias.name]
-        return tuple(code(one) for one in elements)
+        elements = (
+            [element.value for element in alias.name.elements] if isinstance(alias.name, cst.Tuple) else [alias.name]
+        )
+        return tuple(code(element) for element in elements)
 
     def uses(self, name: str) -> int:
         """How often the prim_func names something, its parameters apart."""
@@ -126,7 +128,7 @@ class Builder:
 def builders_of(kernel: PythonKernel) -> list[Builder]:
     """Return the builders of a TileLang file for CUDA. Raises NotApplicable for other kernels."""
     found = (_builder(s) for s in cuda_tilelang(kernel).body if isinstance(s, cst.FunctionDef))
-    return [one for one in found if one is not None]
+    return [item for item in found if item is not None]
 
 
 def the_one(builders: Sequence[Builder], read: Callable[[Builder], T]) -> T:
@@ -176,7 +178,7 @@ def copy_of(node: cst.CSTNode) -> Copy | None:
     source = cst.parse_expression(parts["source"]) if parts else None
     if parts is None or not isinstance(source, cst.Subscript) or not isinstance(source.value, cst.Name):
         return None
-    return Copy(node, source.value.value, tuple(code(one.slice) for one in source.slice), parts["tile"])
+    return Copy(node, source.value.value, tuple(code(item.slice) for item in source.slice), parts["tile"])
 
 
 def without_unused(function: cst.FunctionDef) -> cst.FunctionDef:
@@ -212,6 +214,6 @@ def parameters_text(builder: Builder) -> dict[str, str]:
 
 def with_parameters(texts: Iterable[str]) -> Edit:
     """Return an edit that puts other parameters in the place of a prim_func's."""
-    text = "".join(f"    {one},\n" for one in texts)
+    text = "".join(f"    {item},\n" for item in texts)
     function = cst.ensure_type(statements(f"def f(\n{text}):\n    pass\n")[0], cst.FunctionDef)
     return lambda _: function.params

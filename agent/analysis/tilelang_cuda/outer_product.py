@@ -102,7 +102,7 @@ def _operand(
         if turn["to"] == tile:
             tile, is_turned = turn["from"], not is_turned
             passed.append(tile)
-    copy = next((one for one in copies if one.tile == tile), None)
+    copy = next((item for item in copies if item.tile == tile), None)
     return Operand(copy, is_turned, tuple(passed)) if copy else None
 
 

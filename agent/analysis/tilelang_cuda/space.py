@@ -23,7 +23,7 @@ def redeclared(change: Change, helpers: Sequence[str] = ()) -> cst.Module:
     before, _ = tree_and_names(kernel)
     for helper in helpers:
         module = insert_before_definitions(module, helper.lstrip())
-    new = {one.name: one for one in parameters}
+    new = {parameter.name: parameter for parameter in parameters}
     body: list[cst.BaseStatement | cst.SimpleStatementLine] = []
     present: set[str] = set()
     declared = {name: tuple(values) for name, values in kernel.declared_values.items()}
@@ -37,14 +37,18 @@ def redeclared(change: Change, helpers: Sequence[str] = ()) -> cst.Module:
             statement = _with_value(statement, new[name].default)
         body.append(statement)
     module = module.with_changes(body=body)
-    missing = "".join(f"{one.name} = {one.default!r}\n" for one in parameters if one.name not in present)
+    missing = "".join(
+        f"{parameter.name} = {parameter.default!r}\n" for parameter in parameters if parameter.name not in present
+    )
     if missing:
         module = _after_constants(module, missing)
     if not declared:
         return module
     values = {name: one for name, one in declared.items() if name not in gone | set(new)}
-    kept = [one for one in kernel.declared_constraints if not Expression(one).names & (gone | set(new))]
-    values |= {one.name: one.values for one in parameters}
+    kept = [
+        constraint for constraint in kernel.declared_constraints if not Expression(constraint).names & (gone | set(new))
+    ]
+    values |= {parameter.name: parameter.values for parameter in parameters}
     return with_declared(module, values, [*kept, *change.constraints])
 
 

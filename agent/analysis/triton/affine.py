@@ -79,7 +79,7 @@ def strides_added(function: Function, base: str) -> list[Stride] | None:
 def size_of(function: Function, node: cst.BaseExpression) -> Stride | None:
     """Return an expression as a number times sizes; None where it is anything else."""
     terms = _terms(function, node, None, "")
-    if len(terms) != 1 or not all(_is_size(function, one) for one in terms[0][1]):
+    if len(terms) != 1 or not all(_is_size(function, item) for item in terms[0][1]):
         return None
     return Stride(terms[0][0], tuple(sorted(terms[0][1])))
 
@@ -88,20 +88,20 @@ def _strides(function: Function, node: cst.BaseExpression, base: str | None) -> 
     found: dict[str, Stride] = {}
     bases = 0
     for number, factors in _terms(function, node, base, ""):
-        indices = [one for one in factors if not _is_size(function, one)]
+        indices = [factor for factor in factors if not _is_size(function, factor)]
         if base is not None and factors == (base,) and number == 1:
             bases += 1
         elif base in factors or len(indices) != 1 or indices[0] in found:
             return None
         else:
-            sizes = tuple(sorted(one for one in factors if one != indices[0]))
+            sizes = tuple(sorted(factor for factor in factors if factor != indices[0]))
             found[indices[0]] = Stride(number, sizes)
     return found if bases == (base is not None) else None
 
 
 def _terms(function: Function, node: cst.BaseExpression, base: str | None, axis: str) -> list[Term]:
     if isinstance(node, cst.Subscript):
-        added = "[" + ", ".join(code(one.slice) for one in node.slice) + "]"
+        added = "[" + ", ".join(code(item.slice) for item in node.slice) + "]"
         return _terms(function, node.value, base, added) if added in _NEW_AXIS and not axis else [(1, (code(node),))]
     if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Add):
         return [*_terms(function, node.left, base, axis), *_terms(function, node.right, base, axis)]
@@ -162,7 +162,7 @@ class Affine:
         found: dict[Index, Stride] = {}
         for count, factors in self._terms(number, ""):
             sizes = [str(self.values.key(one)[1]) for one, _ in factors if self._is_size(one)]
-            indices = [one for one in factors if not self._is_size(one[0])]
+            indices = [factor for factor in factors if not self._is_size(factor[0])]
             index = indices[0] if indices else (self.values.of("1"), "")
             if len(indices) > 1 or index in found:
                 return None
@@ -191,7 +191,7 @@ class Affine:
         key = self.values.key(number)
         if key[0] != "Call" or not isinstance(key[1], int) or not isinstance(key[2], tuple):
             return None
-        return key[1], tuple(one for one in key[2] if isinstance(one, int))
+        return key[1], tuple(item for item in key[2] if isinstance(item, int))
 
     def plain(self, number: int) -> int:
         """Return a value without its shape and its type: of `tl.broadcast_to(x, ...)`, `x.to(...)`, `x[:, None]`."""

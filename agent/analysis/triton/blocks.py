@@ -36,7 +36,7 @@ def axes_of(launch: Launch, leave_out: Collection[str] = ()) -> list[str] | None
 def searched_axes(launch: Launch, constants: Collection[str]) -> str | None:
     """Return the size of the block as an expression over the file's constants; None where it is not one."""
     axes = axes_of(launch)
-    if axes is None or not all(one in constants or one.isdigit() for one in axes):
+    if axes is None or not all(axis in constants or axis.isdigit() for axis in axes):
         return None
     return " * ".join(axes) or "1"
 

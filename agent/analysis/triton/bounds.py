@@ -139,7 +139,7 @@ def _range(function: Function, call: cst.BaseExpression) -> str | None:
     if not m.matches(call, m.Call(func=m.Name("range") | m.Attribute(m.Name("tl"), m.Name("range")))):
         return None
     plain = [arg.value for arg in cst.ensure_type(call, cst.Call).args if arg.keyword is None]
-    return ",".join(function.literal(one) or code(one) for one in plain) if len(plain) == 3 else None
+    return ",".join(function.literal(item) or code(item) for item in plain) if len(plain) == 3 else None
 
 
 def only_masks(function: Function, node: cst.Comparison) -> bool:
@@ -154,8 +154,8 @@ def only_masks(function: Function, node: cst.Comparison) -> bool:
     if len(names) != 1 or function.value_of(names[0]) is None:
         return False
     uses = function.uses(names[0])
-    return len(uses) - 1 == sum(_joins(mask, one) for mask in whole for one in uses)
+    return len(uses) - 1 == sum(_joins(mask, use) for mask in whole for use in uses)
 
 
 def _joins(mask: cst.BaseExpression, part: cst.CSTNode) -> bool:
-    return any(one is part for one in joined_parts(mask))
+    return any(joined_part is part for joined_part in joined_parts(mask))

@@ -71,7 +71,7 @@ def chain_of(function: Function) -> Chain | None:
 
 def _is_plain_range(loop: cst.For) -> bool:
     call = loop.iter
-    plain = [one for one in call.args if one.keyword is None] if isinstance(call, cst.Call) else []
+    plain = [item for item in call.args if item.keyword is None] if isinstance(call, cst.Call) else []
     return m.matches(loop, m.For(target=m.Name(), iter=m.Call(func=RANGE), orelse=None)) and 1 <= len(plain) <= 3
 
 
@@ -79,15 +79,15 @@ def _parts(function: Function, loop: cst.For, high: cst.BaseExpression, low: cst
     """Return both parts of an operand, if each is a name of one load in the loop that only the products use."""
     if not isinstance(high, cst.Name) or not isinstance(low, cst.Name):
         return None
-    loads = [operand_load(function, one) for one in (high, low)]
+    loads = [operand_load(function, item) for item in (high, low)]
     first, second = loads
-    if first is None or second is None or not all(contains(loop, one) for one in (first, second)):
+    if first is None or second is None or not all(contains(loop, item) for item in (first, second)):
         return None
     if len(function.uses(high.value)) != 3 or len(function.uses(low.value)) != 2:
         return None
     if further_arguments(first) != further_arguments(second):
         return None
-    at, beyond = (argument(one, "pointer", 0) for one in (first, second))
+    at, beyond = (argument(item, "pointer", 0) for item in (first, second))
     if at is None or not isinstance(beyond, cst.BinaryOperation) or not isinstance(beyond.operator, cst.Add):
         return None
     distance = code(beyond.right)
@@ -114,7 +114,7 @@ def _advances(function: Function, loop: cst.For, accumulator: str) -> dict[str, 
             return None
         name = code(update.target)
         steady = not names(update.value) & (inside | names(loop.target))
-        used_later = any(name in names(one) for one in body[position + 1 :])
+        used_later = any(name in names(statement) for statement in body[position + 1 :])
         if name in found or name in inside or not steady or used_later or not _starts_beside(function, loop, name):
             return None
         found[name] = update
@@ -135,9 +135,9 @@ def _starts_beside(function: Function, loop: cst.For, name: str) -> bool:
         body = list(cst.ensure_type(block, cst.IndentedBlock).body)
         at = next((i for i, one in enumerate(body) if one is loop), None)
         if at is not None:
-            lines = [one for one in body[:at] if isinstance(one, cst.SimpleStatementLine)]
-            before = all(any(contains(one, value) for one in lines) for value in values)
-            inside = [one for one in body[: at + 1] for _ in find_all(one, m.Name(name))]
+            lines = [statement for statement in body[:at] if isinstance(statement, cst.SimpleStatementLine)]
+            before = all(any(contains(line, value) for line in lines) for value in values)
+            inside = [statement for statement in body[: at + 1] for _ in find_all(statement, m.Name(name))]
             return before and len(inside) == len(function.uses(name))
     return False
 

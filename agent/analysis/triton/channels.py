@@ -60,9 +60,9 @@ def _read(launch: Launch, call: cst.Call, summed: str) -> ChannelLoad | None:
         return None
     if not is_dense(launch.host, tensor) or is_of_module(launch.host, tensor):
         return None
-    along = [one for one in strides if one.endswith(summed)]
+    along = [stride for stride in strides if stride.endswith(summed)]
     added = strides_added(function, base)
-    if len(along) != 1 or added is None or not all(_is_settled(function, call, one) for one in strides):
+    if len(along) != 1 or added is None or not all(_is_settled(function, call, stride) for stride in strides):
         return None
     (channel,) = along
     pixels, parts = strides[channel], list(_conditions(function, mask))
@@ -72,7 +72,7 @@ def _read(launch: Launch, call: cst.Call, summed: str) -> ChannelLoad | None:
     if channels is None or not _fill(function, parts, inner, pixels) or not _is_known(launch, channels.times(pixels)):
         return None
     plane = channels.times(pixels)
-    if not all(one.is_multiple_of(plane) for one in (*outer.values(), *added)):
+    if not all(item.is_multiple_of(plane) for item in (*outer.values(), *added)):
         return None
     if not channels.sizes and channels.number < LEAST:
         return None
@@ -113,7 +113,7 @@ def _is_positive(function: Function, parts: list[cst.BaseExpression], index: str
         wanted.add(code(value.left))
     at_least_zero = m.Comparison(comparisons=[m.ComparisonTarget(m.GreaterThanEqual(), m.Integer("0"))])
     found = [cst.ensure_type(part, cst.Comparison).left for part in parts if m.matches(part, at_least_zero)]
-    return any(_plain(one) in wanted for one in found)
+    return any(_plain(item) in wanted for item in found)
 
 
 def _conditions(function: Function, mask: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
@@ -125,7 +125,11 @@ def _conditions(function: Function, mask: cst.BaseExpression) -> Iterator[cst.Ba
             yield from _conditions(function, part)
     elif isinstance(mask, cst.Name) and mask.value in function.assignments:
         for number, value in enumerate(function.assignments[mask.value]):
-            narrows = [one for one in joined_parts(value) if isinstance(one, cst.Name) and one.value == mask.value]
+            narrows = [
+                joined_part
+                for joined_part in joined_parts(value)
+                if isinstance(joined_part, cst.Name) and joined_part.value == mask.value
+            ]
             if bool(narrows) != bool(number) or not _side_by_side(function, mask.value):
                 return
         for value in function.assignments[mask.value]:
@@ -140,7 +144,7 @@ def _side_by_side(function: Function, name: str) -> bool:
     """Return whether all assignments of a name stand in one block, so that all of them are made."""
     values = function.assignments[name]
     for block in find_all(function.node, m.IndentedBlock()):
-        lines = [one for one in block.children if isinstance(one, cst.SimpleStatementLine)]
+        lines = [child for child in block.children if isinstance(child, cst.SimpleStatementLine)]
         if all(any(contains(line, value) for line in lines) for value in values):
             return name not in function.updates and name not in function.parameters
     return False
@@ -154,7 +158,7 @@ def _is_settled(function: Function, call: cst.Call, index: str) -> bool:
     body = list(function.node.body.body)
     end = next(i for i, one in enumerate(body) if contains(one, call))
     values = function.assignments.get(name, ())
-    until = [value for value in values if any(contains(one, value) for one in body[: end + 1])]
+    until = [value for value in values if any(contains(statement, value) for statement in body[: end + 1])]
     variables = [code(loop.target) for loop in function.loops]
     return len(until) + variables.count(name) == 1 and name not in function.updates
 

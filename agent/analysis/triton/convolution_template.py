@@ -158,7 +158,7 @@ def convolution_of(launch: Launch) -> Convolution | None:
             or not _ends(function, loop, body[loops[0] + 1 :])
         ):
             continue
-        if not all(one in launch.arguments and function.touches_once(one) for one in (x, weight)):
+        if not all(item in launch.arguments and function.touches_once(item) for item in (x, weight)):
             continue
         at = start + next(i for i, line in enumerate(lines) if line.startswith("x_base"))
         return Convolution(launch, rank, sizes, x, weight, (body[at], body[at + 1]), body[loops[0] - 1], loop)
@@ -167,7 +167,7 @@ def convolution_of(launch: Launch) -> Convolution | None:
 
 @functools.cache
 def _templates() -> Mapping[int, Sequence[str]]:
-    return {rank: [ast.unparse(one) for one in syntax_tree(text).body] for rank, text in _TEXT.items()}
+    return {rank: [ast.unparse(statement) for statement in syntax_tree(text).body] for rank, text in _TEXT.items()}
 
 
 def _fits(found: Sequence[cst.CSTNode], lines: Sequence[str]) -> bool:

@@ -55,7 +55,7 @@ def dots_of(function: Function) -> list[Dot]:
     """Return the products that sum into an accumulator in a loop; other calls of `tl.dot` are left out."""
     calls = find_all(function.node, m.Call(func=m.Attribute(m.Name("tl"), m.Name("dot")) | m.Name(SPLIT_DOT)))
     found = [_dot(function, cst.ensure_type(call, cst.Call)) for call in calls]
-    return [one for one in found if one is not None]
+    return [item for item in found if item is not None]
 
 
 def operand_load(function: Function, value: cst.BaseExpression) -> cst.Call | None:

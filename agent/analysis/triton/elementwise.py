@@ -58,12 +58,12 @@ class Elementwise:
             assert isinstance(new, cst.BaseStatement)
             body.append(new)
         put = {_INDEX: index, _VALUE: f"({value}).to(tl.float32)", _MASK: mask or "None", **renamed}
-        written: list[cst.CSTNode] = [substitute(one, put) for one in _alive(body)]
+        written: list[cst.CSTNode] = [substitute(item, put) for item in _alive(body)]
         if shape is not None:
-            written = [_reshaped(one, f"[{renamed[self.block]}]", shape) for one in written]
-        if any(renamed[self.block] in names(one) for one in written):
+            written = [_reshaped(item, f"[{renamed[self.block]}]", shape) for item in written]
+        if any(renamed[self.block] in names(item) for item in written):
             return None
-        return [one for one in written if isinstance(one, cst.BaseStatement)]
+        return [item for item in written if isinstance(item, cst.BaseStatement)]
 
 
 def elementwise_of(function: Function, parameter: str) -> Elementwise | None:
@@ -150,7 +150,7 @@ def _alive(body: Sequence[cst.BaseStatement]) -> list[cst.BaseStatement]:
 
 def _reshaped(node: cst.CSTNode, old: str, shape: str) -> cst.CSTNode:
     """Return the node with the list `old`, a shape, replaced."""
-    for one in find_all(node, m.List()):
-        if isinstance(one, cst.List) and code(one) == old:
-            node = _exchanged(node, one, expression(shape))
+    for match in find_all(node, m.List()):
+        if isinstance(match, cst.List) and code(match) == old:
+            node = _exchanged(node, match, expression(shape))
     return node

@@ -25,7 +25,7 @@ def assumption(launch: Launch, loop: cst.For) -> str | None:
     that is a size of a tensor, or up to as many steps as cover it: no problem has tensors without elements.
     """
     function, call = launch.function, loop.iter
-    if not any(one is loop for one in function.node.body.body) or not m.matches(call, m.Call(func=RANGE)):
+    if not any(statement is loop for statement in function.node.body.body) or not m.matches(call, m.Call(func=RANGE)):
         return None
     bounds = [arg.value for arg in cst.ensure_type(call, cst.Call).args if arg.keyword is None]
     start, stop, step = [cst.Integer("0"), *bounds, cst.Integer("1")] if len(bounds) == 1 else [*bounds, None, None][:3]

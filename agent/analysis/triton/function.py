@@ -30,14 +30,18 @@ class Function:
     @cached_property
     def parameters(self) -> tuple[str, ...]:
         """All parameters, in order."""
-        return tuple(one.name.value for one in self.node.params.params)
+        return tuple(parameter.name.value for parameter in self.node.params.params)
 
     @cached_property
     def constexprs(self) -> frozenset[str]:
         """Those annotated as `tl.constexpr`."""
         constexpr = m.Annotation(m.Attribute(m.Name("tl"), m.Name("constexpr")) | m.Name("constexpr"))
         params = self.node.params.params
-        return frozenset(one.name.value for one in params if one.annotation and m.matches(one.annotation, constexpr))
+        return frozenset(
+            parameter.name.value
+            for parameter in params
+            if parameter.annotation and m.matches(parameter.annotation, constexpr)
+        )
 
     def calls(self, *functions: str) -> list[cst.Call]:
         """Return the calls of these functions of `tl`, in the order of the text."""
@@ -59,7 +63,7 @@ class Function:
         found: dict[str, list[cst.BaseExpression]] = {}
         for node in find_all(self.node, m.Assign() | m.AnnAssign()):
             assert isinstance(node, cst.Assign | cst.AnnAssign)
-            targets = [one.target for one in node.targets] if isinstance(node, cst.Assign) else [node.target]
+            targets = [item.target for item in node.targets] if isinstance(node, cst.Assign) else [node.target]
             for target in targets:
                 if isinstance(target, cst.Name) and node.value is not None:
                     found.setdefault(target.value, []).append(node.value)
@@ -109,7 +113,7 @@ class Function:
         if not isinstance(node, cst.Name) or node.value in known:
             return known.get(node.value) if isinstance(node, cst.Name) else None
         known[node.value] = None  # of a name that is made of itself, until it is known
-        values = [one for one in self.assignments.get(node.value, ()) if not _adds_to(one, node.value)]
+        values = [item for item in self.assignments.get(node.value, ()) if not _adds_to(item, node.value)]
         found = {self._base(value, known) for value in values}
         if node.value in self.parameters:
             known[node.value] = node.value if found <= {None, node.value} else None
@@ -120,7 +124,7 @@ class Function:
     def touches_once(self, parameter: str) -> bool:
         """Return whether one load or store alone begins at a parameter."""
         pointers = [argument(call, "pointer", 0) for call in (*self.loads, *self.stores)]
-        return [self.base(one) for one in pointers if one is not None].count(parameter) == 1
+        return [self.base(pointer) for pointer in pointers if pointer is not None].count(parameter) == 1
 
     def uses(self, name: str) -> list[cst.Name]:
         """Return where a name stands in the body, its assignments too; of `a.b` and `f(b=...)`, not b."""
@@ -139,7 +143,7 @@ class Function:
 
         attributes: list[cst.Name] = []
         self.node.body.visit(Visitor())
-        return [node for node in found if not any(node is one for one in attributes)]
+        return [node for node in found if not any(node is attribute for attribute in attributes)]
 
     def literal(self, node: cst.BaseExpression | None) -> str | None:
         """Return a number, text or truth value as text, through a name that stands for it: 'False', '8192', '"ieee"'.
@@ -154,7 +158,7 @@ class Function:
     @cached_property
     def loops(self) -> Sequence[cst.For]:
         """All loops, outer ones first."""
-        return [cst.ensure_type(one, cst.For) for one in find_all(self.node, m.For())]
+        return [cst.ensure_type(match, cst.For) for match in find_all(self.node, m.For())]
 
     def loops_around(self, node: cst.CSTNode) -> list[cst.For]:
         """Return the loops around a node, outer ones first."""
@@ -162,12 +166,12 @@ class Function:
 
     def statement_of(self, node: cst.CSTNode) -> cst.SimpleStatementLine | None:
         """Return the simple statement that a node stands in."""
-        return next((one for one in self._lines if contains(one, node)), None)
+        return next((line for line in self._lines if contains(line, node)), None)
 
     @cached_property
     def _lines(self) -> Sequence[cst.SimpleStatementLine]:
         lines = find_all(self.node, m.SimpleStatementLine())
-        return [cst.ensure_type(one, cst.SimpleStatementLine) for one in lines]
+        return [cst.ensure_type(line, cst.SimpleStatementLine) for line in lines]
 
 
 def _adds_to(value: cst.BaseExpression, name: str) -> bool:
@@ -179,8 +183,8 @@ def _adds_to(value: cst.BaseExpression, name: str) -> bool:
 
 def calls_in(node: cst.CSTNode, *functions: str) -> list[cst.Call]:
     """Return the calls of these functions of `tl` inside of a node, in the order of the text."""
-    function = m.Attribute(m.Name("tl"), m.OneOf(*(m.Name(one) for one in functions)))
-    return [cst.ensure_type(one, cst.Call) for one in find_all(node, m.Call(func=function))]
+    function = m.Attribute(m.Name("tl"), m.OneOf(*(m.Name(item) for item in functions)))
+    return [cst.ensure_type(match, cst.Call) for match in find_all(node, m.Call(func=function))]
 
 
 def joined_parts(mask: cst.BaseExpression) -> Iterator[cst.BaseExpression]:

@@ -25,7 +25,7 @@ def is_integer(host: cst.FunctionDef, value: cst.BaseExpression, seen: frozenset
         case cst.Integer():
             return True
         case cst.BinaryOperation(left=left, operator=operator, right=right):
-            return isinstance(operator, _ARITHMETIC) and all(is_integer(host, one, seen) for one in (left, right))
+            return isinstance(operator, _ARITHMETIC) and all(is_integer(host, item, seen) for item in (left, right))
         case cst.Attribute(attr=cst.Name(value=name)):
             return name in _OF_MODULES
         case cst.Subscript(value=cst.Attribute(attr=cst.Name(value=name))):
@@ -34,7 +34,7 @@ def is_integer(host: cst.FunctionDef, value: cst.BaseExpression, seen: frozenset
             return name in ("numel", "dim", "element_size") or len(value.args) == 1
         case cst.Call(func=function, args=given):
             return code(function) in _FUNCTIONS and (
-                code(function) == "len" or all(is_integer(host, one.value, seen) for one in given if not one.star)
+                code(function) == "len" or all(is_integer(host, item.value, seen) for item in given if not item.star)
             )
         case cst.Name(value=name):
             return name not in seen and _is_integer_name(host, name, seen | {name})
@@ -47,7 +47,9 @@ def _is_integer_name(host: cst.FunctionDef, name: str, seen: frozenset[str]) -> 
     for node in find_all(host, m.Assign() | m.AnnAssign() | m.AugAssign() | m.For() | m.NamedExpr() | m.With()):
         match node:
             case cst.Assign(targets=targets, value=value):
-                found += [_gives(host, one.target, value, name, seen) for one in targets if name in names(one.target)]
+                found += [
+                    _gives(host, item.target, value, name, seen) for item in targets if name in names(item.target)
+                ]
             case cst.AnnAssign(target=target) | cst.AugAssign(target=target) | cst.For(target=target):
                 found += [False] if name in names(target) else []
             case cst.NamedExpr(target=target):
@@ -63,7 +65,7 @@ def _gives(
     """Return whether `target = value` makes a name a whole number: by itself, or as a part of a shape or a tuple."""
     if isinstance(target, cst.Name):
         return name not in names(value) and is_integer(host, value, seen)
-    if not isinstance(target, cst.Tuple) or any(isinstance(one, cst.StarredElement) for one in target.elements):
+    if not isinstance(target, cst.Tuple) or any(isinstance(element, cst.StarredElement) for element in target.elements):
         return False
     if isinstance(value, cst.Tuple) and len(value.elements) == len(target.elements):
         pairs = zip(target.elements, value.elements, strict=True)

@@ -100,7 +100,7 @@ class TritonKernel:
     @cached_property
     def _called(self) -> set[str]:
         """Names that are called without a grid."""
-        return {code(cst.ensure_type(one, cst.Call).func) for one in find_all(self.module, m.Call(func=m.Name()))}
+        return {code(cst.ensure_type(match, cst.Call).func) for match in find_all(self.module, m.Call(func=m.Name()))}
 
     def _launches_in(self, host: cst.FunctionDef, found: list[Launch]) -> None:
         assigned: dict[str, list[cst.BaseExpression]] = {}
@@ -140,5 +140,5 @@ class TritonKernel:
             (grid,) = indices
             if isinstance(grid, cst.Name) and len(assigned.get(grid.value, ())) == 1:
                 (grid,) = assigned[grid.value]
-            axes = tuple(one.value for one in grid.elements) if isinstance(grid, cst.Tuple) else None
+            axes = tuple(element.value for element in grid.elements) if isinstance(grid, cst.Tuple) else None
         return Launch(function, call, host, statement, arguments, options, indices[0], axes)

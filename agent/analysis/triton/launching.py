@@ -25,7 +25,7 @@ def relaunched(launch: Launch, name: str, values: Mapping[str, str]) -> cst.Call
         if keyword in left:
             arg = arg.with_changes(value=expression(left.pop(keyword)))
         arguments.append(arg)
-    arguments = appended(arguments, [keyword_argument(*one) for one in left.items()])
+    arguments = appended(arguments, [keyword_argument(*item) for item in left.items()])
     subscript = cst.ensure_type(call.func, cst.Subscript)
     return call.with_changes(func=subscript.with_changes(value=cst.Name(name)), args=arguments)
 
@@ -56,8 +56,8 @@ def uses_only_here(kernel: TritonKernel, launch: Launch, parameter: str) -> bool
     constant = launch.constant(parameter)
     if constant is None:
         return False
-    given = [arg for one in kernel.launches for arg in one.node.args]
+    given = [arg for item in kernel.launches for arg in item.node.args]
     plain = sum(isinstance(arg.value, cst.Name) and arg.value.value == constant for arg in given)
     keywords = sum(arg.keyword is not None and arg.keyword.value == constant for arg in given)
-    classes = [one for one in kernel.module.body if isinstance(one, cst.ClassDef)]
-    return sum(len(find_all(one, m.Name(constant))) for one in classes) == plain + keywords
+    classes = [statement for statement in kernel.module.body if isinstance(statement, cst.ClassDef)]
+    return sum(len(find_all(cls, m.Name(constant))) for cls in classes) == plain + keywords

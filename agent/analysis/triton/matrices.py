@@ -172,7 +172,7 @@ def _bounds(function: Function, mask: cst.BaseExpression | None) -> Iterator[Bou
     """Yield the bounds that a mask joins; nothing where it has any other part."""
     found = [_bound(function, part) for part in _joined(function, mask)] if mask is not None else []
     if None not in found:
-        yield from (one for one in found if one is not None)
+        yield from (item for item in found if item is not None)
 
 
 def _joined(function: Function, mask: cst.BaseExpression) -> Iterator[cst.BaseExpression]:

@@ -42,11 +42,11 @@ def neighbours_of(kernel: TritonKernel) -> Iterator[Neighbours]:
     """Yield pairs of launches, in the order of the text."""
     once = [launch for launch in kernel.launched_once() if launch.stands_alone]
     for block in find_all(kernel.module, m.IndentedBlock()):
-        body = [one for one in cst.ensure_type(block, cst.IndentedBlock).body if isinstance(one, cst.BaseStatement)]
+        body = [item for item in cst.ensure_type(block, cst.IndentedBlock).body if isinstance(item, cst.BaseStatement)]
         here = [(position, launch) for position, one in enumerate(body) for launch in once if launch.statement is one]
         for (first, producer), (second, consumer) in itertools.pairwise(here):
-            between = [one for one in body[first + 1 : second] if isinstance(one, cst.SimpleStatementLine)]
-            if len(between) == second - first - 1 and all(_is_harmless(one) for one in between):
+            between = [item for item in body[first + 1 : second] if isinstance(item, cst.SimpleStatementLine)]
+            if len(between) == second - first - 1 and all(_is_harmless(item) for item in between):
                 yield from _pairs(body, first, second, producer, consumer, between)
 
 
@@ -58,11 +58,11 @@ def _pairs(
     consumer: Launch,
     between: Sequence[cst.SimpleStatementLine],
 ) -> Iterator[Neighbours]:
-    assigned = [one.body[0] for one in between]
+    assigned = [item.body[0] for item in between]
     other_names = {
-        code(one.targets[0].target): code(one.value)
-        for one in assigned
-        if isinstance(one, cst.Assign) and isinstance(one.value, cst.Name)
+        code(item.targets[0].target): code(item.value)
+        for item in assigned
+        if isinstance(item, cst.Assign) and isinstance(item.value, cst.Name)
     }
     for statement in body[:first]:
         numel = _contiguous(statement)
@@ -70,15 +70,15 @@ def _pairs(
             continue
         buffer = _assigned(statement)
         called = {buffer, *(name for name, value in other_names.items() if value == buffer)}
-        uses = [one for one in body if one is not statement and names(one) & called]
-        left = [one for one in uses if one not in (producer.statement, consumer.statement, *between)]
+        uses = [item for item in body if item is not statement and names(item) & called]
+        left = [use for use in uses if use not in (producer.statement, consumer.statement, *between)]
         written = [name for name, value in producer.arguments.items() if code(value) in called]
         read = [name for name, value in consumer.arguments.items() if code(value) in called]
         if len(written) != 1 or len(read) != 1:
             continue
-        dels = [one for one in uses if m.matches(one, m.SimpleStatementLine([m.Del()]))]
-        later = [one for one in left if one not in dels]
-        if any(body.index(one) < second for one in later):
+        dels = [use for use in uses if m.matches(use, m.SimpleStatementLine([m.Del()]))]
+        later = [item for item in left if item not in dels]
+        if any(body.index(item) < second for item in later):
             continue
         yield Neighbours(
             producer,
@@ -88,7 +88,7 @@ def _pairs(
             written[0],
             read[0],
             between,
-            [one for one in dels if isinstance(one, cst.SimpleStatementLine)],
+            [item for item in dels if isinstance(item, cst.SimpleStatementLine)],
             bool(later),
             len(called) > 1,
         )
@@ -121,6 +121,6 @@ def _contiguous(statement: cst.BaseStatement) -> int | None:
 
 
 def _numbers(node: cst.BaseExpression) -> list[int] | None:
-    if not isinstance(node, cst.Tuple) or not all(isinstance(one.value, cst.Integer) for one in node.elements):
+    if not isinstance(node, cst.Tuple) or not all(isinstance(element.value, cst.Integer) for element in node.elements):
         return None
-    return [cst.ensure_type(one.value, cst.Integer).evaluated_value for one in node.elements]
+    return [cst.ensure_type(element.value, cst.Integer).evaluated_value for element in node.elements]

@@ -81,7 +81,7 @@ def _row_of_block(rows: RowValues, load: int) -> Row | None:
     length = affine.size(width) if width is not None else None
     mask = rows.mask(load)[0]
     if mask is not None:
-        limits = [sides[1] for one in affine.conditions(mask) if (sides := affine.less(one))]
+        limits = [sides[1] for condition in affine.conditions(mask) if (sides := affine.less(condition))]
         length = affine.size(limits[0]) if len(limits) == 1 else None
     row = Row.of(affine, offset, frozenset(lanes), length)
     return row if row is not None and (mask is None or rows.is_within(mask, row)) else None
@@ -125,7 +125,7 @@ def _loop(function: Function, rows: RowValues, loop: cst.For, length: Stride, st
     lanes = values.of(f"tl.arange(0, {code(cst.ensure_type(loop.iter, cst.Call).args[2].value)})")
     run = frozenset({(values.names[variable(loop)], ""), (lanes, "")})
     row = Row(run, length, rows.affine.strides(start) or {})
-    known = bool(row.start) and all(one.is_multiple_of(length) for one in row.start.values())
+    known = bool(row.start) and all(item.is_multiple_of(length) for item in row.start.values())
     scalar = all(rows.affine.is_scalar(index) for index in row.start)
     for statement in body_of(loop):
         if known and scalar and m.matches(statement, _ADDED):
@@ -143,15 +143,15 @@ def _does_nothing_else(function: Function, loop: cst.For, accumulators: set[str]
     """Return whether what a loop leaves are accumulators, which start before it and are summed after it."""
     if find_all(loop, _WRITES):
         return False
-    sums = [code(one.args[0].value) for one in function.calls("sum")]
+    sums = [code(call.args[0].value) for call in function.calls("sum")]
     for name in accumulators:
-        outside = [one for one in function.uses(name) if not contains(loop, one)]
+        outside = [use for use in function.uses(name) if not contains(loop, use)]
         if len(function.assignments.get(name, ())) != 1 or len(outside) != 1 + sums.count(name):
             return False
     body = body_of(function.node)
     after = body[body.index(loop) + 1 :]
     others = assigned_in(loop) - accumulators
-    return not any(others & names(one) - assigned_in(one) for one in after)
+    return not any(others & names(item) - assigned_in(item) for item in after)
 
 
 def _add_sums(found: RowStatistics, rows: RowValues, calls: Iterable[cst.Call], row: Row) -> None:

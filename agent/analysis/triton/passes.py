@@ -97,7 +97,7 @@ def passes_of(function: Function) -> Passes | None:
 
 def body_of(node: cst.FunctionDef | cst.For) -> list[cst.BaseStatement]:
     """Return the statements of a block, without a documentation string."""
-    found = [one for one in node.body.body if isinstance(one, cst.BaseStatement)]
+    found = [statement for statement in node.body.body if isinstance(statement, cst.BaseStatement)]
     text = m.SimpleStatementLine([m.Expr(m.SimpleString() | m.ConcatenatedString())])
     return found[1:] if found and m.matches(found[0], text) else found
 

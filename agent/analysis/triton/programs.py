@@ -29,7 +29,7 @@ def knows_program_zero_alone(launch: Launch) -> bool:
     """Return whether the grid has one axis, which the function knows by `tl.program_id(0)` alone, and uses it."""
     calls = launch.function.calls("program_id", "num_programs")
     one_axis = launch.grid is not None and len(launch.grid) == 1
-    return one_axis and bool(calls) and all(m.matches(one, PROGRAM) for one in calls)
+    return one_axis and bool(calls) and all(m.matches(call, PROGRAM) for call in calls)
 
 
 def of_program(node: S, program: str) -> S:
@@ -54,7 +54,9 @@ def tensor_of(launch: Launch) -> str | None:
 
 def multiprocessors_of(kernel: TritonKernel, change: Change) -> str:
     """Return the name of a function of the file that counts a device's multiprocessors; it is added where missing."""
-    if any(isinstance(one, cst.FunctionDef) and one.name.value == _NAME for one in kernel.module.body):
+    if any(
+        isinstance(statement, cst.FunctionDef) and statement.name.value == _NAME for statement in kernel.module.body
+    ):
         return _NAME
     name = change.fresh(_NAME)
     change.helper(_SOURCE.replace(_NAME, name))

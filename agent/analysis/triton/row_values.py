@@ -24,10 +24,10 @@ class Row:
     def of(cls, affine: Affine, offset: int, run: frozenset[Index], length: Stride | None) -> Row | None:
         """Return the row that elements at an offset belong to; None where it does not start at whole lengths."""
         strides = affine.strides(offset)
-        if strides is None or length is None or not all(strides.get(one) == ONE for one in run):
+        if strides is None or length is None or not all(strides.get(item) == ONE for item in run):
             return None
         start = {index: one for index, one in strides.items() if index not in run}
-        return cls(run, length, start) if all(one.is_multiple_of(length) for one in start.values()) else None
+        return cls(run, length, start) if all(item.is_multiple_of(length) for item in start.values()) else None
 
 
 @dataclass

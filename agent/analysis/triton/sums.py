@@ -38,7 +38,7 @@ def sum_loop(function: Function) -> SumLoop:
     require(len(places) == 1 and len(next(iter(places))) == 2, "not one loop sums into one accumulator")
     dot, loop = dots[0], dots[0].loop
     call = loop.iter
-    own = any(one is loop for one in function.node.body.body) and loop.orelse is None
+    own = any(statement is loop for statement in function.node.body.body) and loop.orelse is None
     require(own, "the sum's loop is inside another block, or has an `else`")
     require(m.matches(call, m.Call(func=m.Name("range"))), "the sum's loop is not over `range`")
     bounds = [code(arg.value) for arg in cst.ensure_type(call, cst.Call).args]
@@ -50,9 +50,11 @@ def sum_loop(function: Function) -> SumLoop:
         steps, further = f"tl.cdiv({stop}, {step})", f", {step}"
         first, end = f"first_step * {step}", f"min((first_step + steps_of_part) * {step}, {stop})"
     inside = assigned_names([loop])
-    updates = [cst.ensure_type(one, cst.AugAssign) for one in find_all(loop, m.AugAssign())]
-    advances = [(code(one.target), code(one.value)) for one in updates if code(one.target) != dot.accumulator]
-    plain = all(isinstance(one.operator, cst.AddAssign) for one in updates)
+    updates = [cst.ensure_type(match, cst.AugAssign) for match in find_all(loop, m.AugAssign())]
+    advances = [
+        (code(update.target), code(update.value)) for update in updates if code(update.target) != dot.accumulator
+    ]
+    plain = all(isinstance(update.operator, cst.AddAssign) for update in updates)
     steady = not any(names(expression(value)) & (inside | names(loop.target)) for _, value in advances)
     require(plain and steady, "a step moves a pointer by another amount than the one before")
     body = list(function.node.body.body)
@@ -60,7 +62,7 @@ def sum_loop(function: Function) -> SumLoop:
     carried = inside & assigned_names(body[:at]) & read_first(loop.body.body)
     needed = inside & read_first(body[at + 1 :])
     require(not (carried | needed) - {dot.accumulator}, "a step reads what the one before left")
-    stored = any(contains(one, store) for one in body[: at + 1] for store in function.stores)
+    stored = any(contains(statement, store) for statement in body[: at + 1] for store in function.stores)
     require(not stored, "the function stores before the sum is complete")
     part, has_part = f"range({first}, {end}{further})", f"{first} < {end}"
     return SumLoop(dot, loop, part, has_part, steps, tuple(advances))
@@ -68,8 +70,8 @@ def sum_loop(function: Function) -> SumLoop:
 
 def assigned_names(body: Sequence[cst.CSTNode]) -> set[str]:
     """Return the names that statements assign."""
-    targets = [one for statement in body for one in find_all(statement, m.AssignTarget() | m.AnnAssign())]
-    return {name for one in targets for name in names(target_of(one))}
+    targets = [match for statement in body for match in find_all(statement, m.AssignTarget() | m.AnnAssign())]
+    return {name for target in targets for name in names(target_of(target))}
 
 
 def read_first(body: Sequence[cst.CSTNode]) -> set[str]:
@@ -81,7 +83,7 @@ def read_first(body: Sequence[cst.CSTNode]) -> set[str]:
         inner = lines[0] if len(lines) == 1 else None
         if isinstance(inner, cst.Assign):
             found |= names(inner.value) - known
-            known |= {name for one in inner.targets for name in names(one.target)}
+            known |= {name for item in inner.targets for name in names(item.target)}
         else:
             found |= names(statement) - known
     return found

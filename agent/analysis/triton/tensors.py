@@ -13,7 +13,9 @@ from ..source import code
 
 SPLIT_HALVES = "split_halves"
 """The function of a file that splits a tensor into both parts of its elements; the rule split-operands writes it."""
-_EMPTY = m.Call(func=m.Attribute(m.Name("torch"), m.OneOf(*(m.Name(one) for one in ("empty", "empty_like", "zeros")))))
+_EMPTY = m.Call(
+    func=m.Attribute(m.Name("torch"), m.OneOf(*(m.Name(item) for item in ("empty", "empty_like", "zeros"))))
+)
 _CONTIGUOUS = m.Call(func=m.Attribute(attr=m.Name("contiguous")), args=[])
 _STRIDED = m.Call(func=m.Attribute(m.Name("torch"), m.Name("empty_strided")))
 
@@ -46,7 +48,7 @@ def is_of_module(host: cst.FunctionDef, tensor: cst.BaseExpression, seen: frozen
 
 def is_argument(host: cst.FunctionDef, name: str) -> bool:
     """Return whether a name is an argument of forward that nothing assigns."""
-    return name in {one.name.value for one in host.params.params[1:]} and not assigned(host, name)
+    return name in {parameter.name.value for parameter in host.params.params[1:]} and not assigned(host, name)
 
 
 def assigned(host: cst.FunctionDef, name: str) -> Sequence[cst.BaseExpression]:
@@ -55,7 +57,7 @@ def assigned(host: cst.FunctionDef, name: str) -> Sequence[cst.BaseExpression]:
     several = find_all(
         host, m.AssignTarget(m.Tuple(elements=[m.ZeroOrMore(), m.Element(m.Name(name)), m.ZeroOrMore()]))
     )
-    return [*(cst.ensure_type(one, cst.Assign).value for one in found), *(cst.Ellipsis() for _ in several)]
+    return [*(cst.ensure_type(item, cst.Assign).value for item in found), *(cst.Ellipsis() for _ in several)]
 
 
 def _is_new(host: cst.FunctionDef, value: cst.BaseExpression, seen: frozenset[str]) -> bool:
@@ -71,10 +73,11 @@ def _is_new(host: cst.FunctionDef, value: cst.BaseExpression, seen: frozenset[st
 def _is_dense_layout(call: cst.Call) -> bool:
     """Return whether `torch.empty_strided((sizes), (strides))` has no holes and no overlaps."""
     literal = m.Tuple(elements=[m.ZeroOrMore(m.Element(m.Integer()))])
-    if len(call.args) < 2 or not all(m.matches(one.value, literal) for one in call.args[:2]):
+    if len(call.args) < 2 or not all(m.matches(argument.value, literal) for argument in call.args[:2]):
         return False
     sizes, strides = (
-        [int(code(part.value)) for part in cst.ensure_type(one.value, cst.Tuple).elements] for one in call.args[:2]
+        [int(code(part.value)) for part in cst.ensure_type(argument.value, cst.Tuple).elements]
+        for argument in call.args[:2]
     )
     axes = sorted((stride, size) for size, stride in zip(sizes, strides, strict=True) if size > 1)
     inner = [math.prod(size for _, size in axes[:i]) for i in range(len(axes))]

@@ -94,14 +94,14 @@ def _read(
     width = Stride(1, (str(key[1]),))
     within = {run, *(index for index, stride in strides.items() if stride == width)}
     rest = [stride for index, stride in strides.items() if index not in within]
-    if key[0] != "name" or len(within) != 2 or not all(one.is_multiple_of(length) for one in rest):
+    if key[0] != "name" or len(within) != 2 or not all(item.is_multiple_of(length) for item in rest):
         return None
     part: dict[Index, Stride] = {index: strides[index] for index in within}
-    ends = (affine.less(one) for one in affine.conditions(values.of(mask)))
-    if not any(one and affine.strides(one[0]) == part and affine.size(one[1]) == length for one in ends):
+    ends = (affine.less(condition) for condition in affine.conditions(values.of(mask)))
+    if not any(item and affine.strides(item[0]) == part and affine.size(item[1]) == length for item in ends):
         return None
     widths = {index[1]: values.key(number) for index, number in lanes.items()}
-    if any(one[0] != "name" for one in widths.values()):
+    if any(item[0] != "name" for item in widths.values()):
         return None
     shape = ", ".join(str(widths[side][1]) for side in _SIDES)
     return TileStore(address[0], call, statement, offset, length, str(key[1]), _SIDES.index(run[1]), f"[{shape}]")
@@ -115,8 +115,8 @@ def offset_of(function: Function, pointer: cst.BaseExpression, base: str) -> str
     updates = function.updates.get(base, ())
     if len(bases) != 1 or base in function.assignments:
         return None
-    if not all(isinstance(one.operator, cst.AddAssign) for one in updates):
+    if not all(isinstance(update.operator, cst.AddAssign) for update in updates):
         return None
-    added = " + ".join(f"({code(one.value)})" for one in updates) or "0"
+    added = " + ".join(f"({code(update.value)})" for update in updates) or "0"
     changed = pointer.deep_replace(bases[0], expression(f"({added})"))
     return code(changed) if isinstance(changed, cst.BaseExpression) else None

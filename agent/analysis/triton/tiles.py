@@ -51,7 +51,7 @@ class Tile:
         chosen = {dot.choice for dot in dots}
         roles = [*sides, "num_warps", "num_stages"]
         found = {role: launch.constant(role) for role in roles}
-        constants = [one for one in found.values() if one is not None and isinstance(kernel.config.get(one), int)]
+        constants = [item for item in found.values() if item is not None and isinstance(kernel.config.get(item), int)]
         other = [role for role, one in found.items() if one not in constants]
         require(not other, f"{', '.join(other)} of the launch are no constants of the file")
         require(len(set(constants)) == len(roles) and len(chosen) == 1, "one constant has two roles, or two precisions")
@@ -129,12 +129,12 @@ def sides_of(function: Function, dots: Sequence[Dot]) -> tuple[str, str, str] | 
         shape = argument(start, "shape", 0)
         if not isinstance(shape, cst.Tuple | cst.List):
             return None
-        found.add(tuple(one.value.value for one in shape.elements if isinstance(one.value, cst.Name)))
+        found.add(tuple(element.value.value for element in shape.elements if isinstance(element.value, cst.Name)))
     if len(found) != 1:
         return None
     (sides,) = found
     if len(sides) != 2:
         return None
     ranges = [argument(call, "end", 1) for call in function.calls("arange")]
-    steps = {one.value for one in ranges if isinstance(one, cst.Name)} & function.constexprs - set(sides)
+    steps = {item.value for item in ranges if isinstance(item, cst.Name)} & function.constexprs - set(sides)
     return (sides[0], sides[1], steps.pop()) if len(steps) == 1 else None

@@ -102,11 +102,11 @@ class Values:
     def split_address(self, number: int, parameters: Collection[str]) -> tuple[str, int] | None:
         """Return the same of a pointer's number."""
         key = self._keys[number]
-        terms = [one for one in key[1:] if isinstance(one, Part)] if key[0] == "+" else [Part(number)]
-        bases = [one for one in terms if self._keys[one][0] == "name" and self._keys[one][1] in parameters]
+        terms = [item for item in key[1:] if isinstance(item, Part)] if key[0] == "+" else [Part(number)]
+        bases = [term for term in terms if self._keys[term][0] == "name" and self._keys[term][1] in parameters]
         if len(bases) != 1:
             return None
-        rest = [Part(one) for one in terms if one is not bases[0]]
+        rest = [Part(term) for term in terms if term is not bases[0]]
         return str(self._keys[bases[0]][1]), self._combine("+", rest)
 
     def _intern(self, key: Key) -> Part:
@@ -135,12 +135,13 @@ class Values:
 
     def _load(self, call: ast.Call) -> Part | None:
         """Return a load of given addresses from memory as it is now: hints for the cache make no difference."""
-        keywords = {one.arg: one.value for one in call.keywords}
+        keywords = {keyword.arg: keyword.value for keyword in call.keywords}
         if ast.unparse(call.func) != "tl.load" or not {*keywords} <= _LOAD or len(call.args) > 3 or not call.args:
             return None
         plain = [*call.args, None, None]
         masked = [
-            self._of(one) if one else None for one in (keywords.get("mask", plain[1]), keywords.get("other", plain[2]))
+            self._of(item) if item else None
+            for item in (keywords.get("mask", plain[1]), keywords.get("other", plain[2]))
         ]
         return self._intern(("load", self.stores, self._of(call.args[0]), *masked))
 
@@ -151,7 +152,7 @@ class Values:
             return (value.arg, self._of(value.value))
         if isinstance(value, ast.AST):
             return ast.dump(value)
-        return tuple(self._field(one) for one in value) if isinstance(value, list) else value
+        return tuple(self._field(item) for item in value) if isinstance(value, list) else value
 
     def _combine(self, sign: str, parts: Sequence[Part]) -> Part:
         flat: list[Part] = []
@@ -170,8 +171,8 @@ class Values:
 def assigned_in(node: cst.CSTNode) -> set[str]:
     """Return the names that a statement assigns, those of its blocks and of its loops' variables included."""
     found: set[str] = set()
-    for one in find_all(node, m.AssignTarget() | m.AnnAssign() | m.AugAssign() | m.For()):
-        found |= names(one.target)  # type: ignore[attr-defined]
+    for match in find_all(node, m.AssignTarget() | m.AnnAssign() | m.AugAssign() | m.For()):
+        found |= names(match.target)  # type: ignore[attr-defined]
     return found
 
 

@@ -26,8 +26,8 @@ def unmasked_where_whole(node: cst.FunctionDef, block: str, extent: str, flag: s
     lanes = values.of(f"tl.arange(0, {block})")
     edits: dict[cst.CSTNode, Edit] = {}
     for statement in body_of(node):
-        for one in find_all(statement, _LESS):
-            comparison = cst.ensure_type(one, cst.Comparison)
+        for match in find_all(statement, _LESS):
+            comparison = cst.ensure_type(match, cst.Comparison)
             left, right = comparison.left, comparison.comparisons[0].comparator
             is_end = values.of(right) == values.of(extent) and _lanes(values, values.of(left)) == lanes
             if is_end and only_masks(function, comparison):

@@ -76,21 +76,21 @@ class _Passes:
         parts = need(_load(body_of(first)[0], (header or {}) | step), "the first loop does not begin with its load")
         require(len(body_of(second)) == 3, "the second loop is not a load, a computation and a store")
         load, each, store = body_of(second)
-        same = {one: parts[one] for one in ("tensor", "row", "block")}
+        same = {item: parts[item] for item in ("tensor", "row", "block")}
         again = match(_LOAD, load, same | {"step": names(second.target).pop()})
         again = need(again, "the second loop loads another row")
         whole = match(_BLOCKS, second.iter, {"size": parts["size"], "block": parts["block"]})
         value = match(_EACH, each, {"tile": again["tile"], "block": parts["block"]})
-        stored = match(_STORE, store, {one: again[one] for one in ("tile", "row", "step", "block")})
+        stored = match(_STORE, store, {item: again[item] for item in ("tile", "row", "step", "block")})
         require(whole is not None and stored is not None, "the second loop stores to another place")
         value = need(value, "the second loop does not compute its elements one by one")
         reads = builder.tensors.keys() & names(cst.parse_expression(value["value"]))
         require(not reads, "the second loop reads another tensor")
-        kept = all(builder.tiles.get(one, ("",))[0] == "fragment" for one in (parts["tile"], again["tile"]))
+        kept = all(builder.tiles.get(item, ("",))[0] == "fragment" for item in (parts["tile"], again["tile"]))
         require(kept, "a block is not loaded into a fragment")
         known = builder.tensors.get(parts["tensor"]) is not None and builder.uses(parts["tensor"]) == 2
         require(known, "the row's tensor is used elsewhere")
-        constants = all(isinstance(kernel.config.get(one), int) for one in (parts["block"], builder.threads))
+        constants = all(isinstance(kernel.config.get(item), int) for item in (parts["block"], builder.threads))
         require(constants, "block and threads are no constants of the file")
         allocated = [s for _, _, s in builder.tiles.values()]
         position = max(list(builder.statements).index(s) for s in allocated)

@@ -36,8 +36,8 @@ def product_schedule(module: cst.Module, change: Change) -> Rewritten:
     a pipelined loop, and a `tilelang.compile` of that prim_func without pass configs.
     """
     change.require_free("WARP_SPECIALIZED", "GEMM_POLICY")
-    functions = [cst.ensure_type(one, cst.FunctionDef) for one in find_all(module, m.FunctionDef())]
-    products = {one.name.value for one in functions if is_prim_func(one) and _has_product(one)}
+    functions = [cst.ensure_type(match, cst.FunctionDef) for match in find_all(module, m.FunctionDef())]
+    products = {function.name.value for function in functions if is_prim_func(function) and _has_product(function)}
     require(products, "no T.gemm in a pipelined loop")
     scheduler = _Scheduler(products)
     change.module = cst.ensure_type(module.visit(scheduler), cst.Module)

@@ -109,7 +109,7 @@ class _Rewriting:
     @property
     def helpers(self) -> list[str]:
         """The functions that split the operands."""
-        turned = {self._turns(one) for one in (self.product.left, self.product.right)}
+        turned = {self._turns(item) for item in (self.product.left, self.product.right)}
         return [text for text, is_turned in ((HELPER, False), (TURNING_HELPER, True)) if is_turned in turned]
 
     def _turns(self, operand: Operand) -> bool:
@@ -121,15 +121,15 @@ class _Rewriting:
         taken = change.taken
         builder, product = self.builder, self.product
         operands = (product.left, product.right)
-        parts = {one.copy.tensor: _pair(one.copy.tensor, taken) for one in operands}
-        tiles = {one.copy.tile: _pair(f"{one.copy.tile.removesuffix('_shared')}_tile", taken) for one in operands}
-        policy, part, dtype = (fresh(one, taken) for one in ("policy", "part", "parts"))
+        parts = {item.copy.tensor: _pair(item.copy.tensor, taken) for item in operands}
+        tiles = {item.copy.tile: _pair(f"{item.copy.tile.removesuffix('_shared')}_tile", taken) for item in operands}
+        policy, part, dtype = (fresh(item, taken) for item in ("policy", "part", "parts"))
         for operand in operands:
             for name in operand.passed:
                 _, shape, statement = builder.tiles[name]
                 pair = tiles.get(name)
                 sides = shape[::-1] if self._turns(operand) else shape
-                text = "".join(f"{one} = T.alloc_shared(({', '.join(sides)}), {dtype})\n" for one in pair or ())
+                text = "".join(f"{item} = T.alloc_shared(({', '.join(sides)}), {dtype})\n" for item in pair or ())
                 if pair:
                     change.put_statements(statement, text)
                 else:
@@ -148,7 +148,7 @@ class _Rewriting:
 
     def _parameters(self, parts: dict[str, list[str]], dtype: str) -> Iterable[str]:
         """Return the prim_func's new parameters."""
-        turned = {one.copy.tensor for one in (self.product.left, self.product.right) if self._turns(one)}
+        turned = {item.copy.tensor for item in (self.product.left, self.product.right) if self._turns(item)}
         for name, text in parameters_text(self.builder).items():
             shape = self.builder.tensors[name].shape
             for one in parts.get(name, ()):

@@ -54,7 +54,7 @@ def _pack(launch: Launch, change: Change, pack: str) -> None:
     change.put(pointer, f"{found.base} + {_sum({**found.outer, **strides})} + {found.channel}")
     arguments = texts(launch)
     x, packed = arguments[found.base], change.fresh("channels_last")
-    channels, pixels = (one.on_host(arguments) for one in (found.channels, found.pixels))
+    channels, pixels = (item.on_host(arguments) for item in (found.channels, found.pixels))
     host = (
         f"{packed} = torch.empty_like({x})\n"
         f"{pack}[({x}.numel() // ({channels} * {pixels}) * triton.cdiv({pixels}, {_PIXELS}), "
@@ -69,7 +69,7 @@ def _sum(strides: Mapping[str, Stride]) -> str:
     """Write indices times their strides, those of one axis in one bracket: they are vectors there."""
     by_axis: dict[str, list[str]] = {}
     for index, stride in strides.items():
-        axis = next((one for one in (ROWS, COLUMNS) if index.endswith(one)), "")
+        axis = next((item for item in (ROWS, COLUMNS) if index.endswith(item)), "")
         name = index.removesuffix(axis)
         by_axis.setdefault(axis, []).append(name if stride.text == "1" else f"{name} * {stride.text}")
     return " + ".join(f"({' + '.join(terms)}){axis}" for axis, terms in by_axis.items())

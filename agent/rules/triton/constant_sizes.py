@@ -34,7 +34,7 @@ def constant_sizes(kernel: TritonKernel, change: Change) -> Rewritten:
 
 
 def _with_constants(launch: Launch, change: Change) -> None:
-    sizes = [one for one in launch.function.node.params.params if _is_size(launch, one.name.value)]
+    sizes = [item for item in launch.function.node.params.params if _is_size(launch, item.name.value)]
     require(sizes, "the launch passes no whole number that the function only reads")
     for parameter in sizes:
         change.edit(parameter, _constant)
@@ -54,9 +54,9 @@ def _is_size(launch: Launch, name: str) -> bool:
 def _is_only_read(function: Function, name: str) -> bool:
     """Return whether a parameter is used, as a value alone: a constant has no methods and cannot be assigned."""
     targets = find_all(function.node, m.AssignTarget() | m.AnnAssign() | m.AugAssign() | m.For() | m.NamedExpr())
-    if any(find_all(one.target, m.Name(name)) for one in targets):  # type: ignore[attr-defined]
+    if any(find_all(item.target, m.Name(name)) for item in targets):  # type: ignore[attr-defined]
         return False
     if find_all(function.node.body, m.Attribute(value=m.Name(name))):
         return False
-    parameter = next(one for one in function.node.params.params if one.name.value == name)
+    parameter = next(item for item in function.node.params.params if item.name.value == name)
     return parameter.annotation is None and parameter.default is None and bool(function.uses(name))

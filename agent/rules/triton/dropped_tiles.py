@@ -60,14 +60,14 @@ def _condition(function: Function) -> _Condition:
     require(len({(dot.accumulator, id(dot.loop)) for dot in dots}) == 1, "not one loop sums into one accumulator")
     loop, accumulator, body = dots[0].loop, dots[0].accumulator, list(function.node.body.body)
     at = need(next((i for i, one in enumerate(body) if one is loop), None), "the sum's loop is inside another block")
-    plain = _is_range(function, loop) and not any(contains(loop, one) for one in function.stores)
+    plain = _is_range(function, loop) and not any(contains(loop, store) for store in function.stores)
     require(plain, "the sum's loop does not count up from zero, or stores")
     changed = assigned_names([loop]) | names(loop.target)
     changed |= {
-        name for one in find_all(loop, m.AugAssign()) for name in names(cst.ensure_type(one, cst.AugAssign).target)
+        name for match in find_all(loop, m.AugAssign()) for name in names(cst.ensure_type(match, cst.AugAssign).target)
     }
-    rest = [_simple(one) for one in body[at + 1 :]]
-    lines = [one for one in rest if one is not None]
+    rest = [_simple(statement) for statement in body[at + 1 :]]
+    lines = [item for item in rest if item is not None]
     alone = len(lines) == len(rest) and not read_first(body[at + 1 :]) & changed - {accumulator}
     require(alone, "after the sum there are branches, or what the loop left is read")
     known = accumulator in assigned_names(body[:at]) and "atomic" not in code(function.node)
@@ -82,7 +82,7 @@ def _is_range(function: Function, loop: cst.For) -> bool:
         return False
     plain = [code(arg.value) for arg in cst.ensure_type(loop.iter, cst.Call).args if arg.keyword is None]
     ends = [function.value_of(name) for name in names(loop.iter)]
-    guarded = any(one is not None and m.matches(one, _MAXIMUM) for one in ends)
+    guarded = any(end is not None and m.matches(end, _MAXIMUM) for end in ends)
     return not guarded and (len(plain) == 1 or (plain[0] == "0" and not plain[-1].startswith("-")))
 
 
@@ -121,21 +121,21 @@ def _made_of(
             return None
         if (
             not isinstance(line, cst.Assign)
-            or not {name for one in line.targets for name in names(one.target)} & wanted
+            or not {name for item in line.targets for name in names(item.target)} & wanted
         ):
             continue
         if len(line.targets) != 1 or not isinstance(line.targets[0].target, cst.Name):
             return None
         kept.insert(0, line)
         wanted = wanted - {line.targets[0].target.value} | names(line.value)
-    pure = all(_is_pure(one) for one in [call.args[0].value, *(line.value for line in kept)])
+    pure = all(_is_pure(item) for item in [call.args[0].value, *(line.value for line in kept)])
     return _Condition(loop, call.args[0].value, kept) if pure and not wanted & changed else None
 
 
 def _is_pure(value: cst.BaseExpression) -> bool:
     """Return whether all calls of an expression are computations of Triton's."""
     calls = find_all(value, m.Call())
-    return all(m.matches(cst.ensure_type(one, cst.Call).func, _METHODS | _PURE) for one in calls)
+    return all(m.matches(cst.ensure_type(call, cst.Call).func, _METHODS | _PURE) for call in calls)
 
 
 def _guarded(found: _Condition, taken: set[str]) -> list[cst.BaseStatement]:

@@ -130,7 +130,7 @@ def _is_handed_over(producer: Launch, consumer: Launch, buffer: str) -> bool:
         if all(places) and places[0] < places[1]:
             between = body[places[0][0] + 1 : places[1][0]]
             needed = names(producer.node)
-            return all(_is_harmless(one, buffer) and not assigned_in(one) & needed for one in between)
+            return all(_is_harmless(item, buffer) and not assigned_in(item) & needed for item in between)
     return False
 
 
@@ -149,15 +149,15 @@ def _may_fit(kernel: PythonKernel, producer: Launch, store: TileStore, made: Row
         return True
     row, line, constant = made.length.number, store.length.number, producer.constant(store.width) or ""
     widths = [
-        one for one in kernel.declared_values.get(constant, [kernel.config.get(constant)]) if isinstance(one, int)
+        item for item in kernel.declared_values.get(constant, [kernel.config.get(constant)]) if isinstance(item, int)
     ]
-    return row % line == 0 or any(row % one == 0 == line % one for one in widths)
+    return row % line == 0 or any(row % item == 0 == line % item for item in widths)
 
 
 def _hand_over(
     producer: Launch, consumer: Launch, buffer: str, store: TileStore, made: RowStatistics, change: Change
 ) -> None:
-    flag, parts, count, each = (change.fresh(one) for one in ("FROM_PARTS", "parts", "n_parts", "row_parts"))
+    flag, parts, count, each = (change.fresh(item) for item in ("FROM_PARTS", "parts", "n_parts", "row_parts"))
     pointer, block = change.fresh("parts_ptr"), change.fresh("PARTS_BLOCK")
     line, row = operand(store.length.on_host(texts(producer))), operand(made.host_length)
     width = operand(texts(producer)[store.width])
@@ -178,7 +178,7 @@ def _hand_over(
     change.edit(consumer.statement, _after(host, producer, given))
     change.before(store.statement, _stored(store, pointer, count, flag))
     own = {*consumer.function.parameters, *assigned_in(consumer.function.node)}
-    rows, total, squares = (fresh(one, own) for one in ("rows", "row_sum", "row_squares"))
+    rows, total, squares = (fresh(item, own) for item in ("rows", "row_sum", "row_squares"))
     offsets = made.offsets if made.axis is None else f"tl.min({made.offsets}, axis={made.axis})"
     shape = f"tl.zeros((1,), dtype=tl.int64) + ({offsets})" if made.axis is None else offsets
     text = f"""\

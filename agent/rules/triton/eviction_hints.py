@@ -42,7 +42,7 @@ def eviction_hints(kernel: TritonKernel, change: Change) -> Rewritten:
 
     def hint(launch: Launch, change: Change) -> None:
         require(not has_products(launch), "the function has products")
-        found = [one for one in _policies(launch.function) if argument(one[0], "eviction_policy") is None]
+        found = [item for item in _policies(launch.function) if argument(item[0], "eviction_policy") is None]
         require(found, "no load is without a hint")
         for call, policy in found:
             change.add_arguments(call, {"eviction_policy": f'"{policy}"'})
@@ -77,7 +77,7 @@ def _loads(values: Values, body: Iterable[cst.BaseStatement]) -> Iterator[cst.Ca
         if isinstance(statement, _BLOCKS):
             for name in assigned_in(statement):  # carried from step to step
                 values.names[name] = values.unknown(name)
-            yield from _loads(values, (one for one in statement.body.body if isinstance(one, cst.BaseStatement)))
+            yield from _loads(values, (item for item in statement.body.body if isinstance(item, cst.BaseStatement)))
             for name in assigned_in(statement):
                 values.names[name] = values.unknown(name)
         else:

@@ -65,20 +65,27 @@ def _fuse(pair: Neighbours, change: Change) -> None:
     value, statement = need(value, "the store has no value"), need(producer.statement_of(store), "the store is nested")
     local = {*producer.parameters, *names(producer.node)}
     renamed = {pair.read: pair.written} if in_place else {}
-    for name in (*consumer.parameters, *(one for line in body_of(consumer.node) for one in sorted(assigned_in(line)))):
+    for name in (
+        *consumer.parameters,
+        *(item for line in body_of(consumer.node) for item in sorted(assigned_in(line))),
+    ):
         renamed.setdefault(name, fresh(name, local))
     under = None if mask is None or code(mask) == "None" else code(mask)
     body = second.inlined(offset, code(value), under, _shape(pointer), renamed)
     body = need(body, "the shape of the second's block is needed, and the store does not say it")
-    used = {name for one in body for name in names(one)}
-    assigned = {name for one in body for name in assigned_in(one)}
+    used = {name for item in body for name in names(item)}
+    assigned = {name for item in body for name in assigned_in(item)}
     # Parameters that the function gives another value itself arrive with it.
-    needed = [one for one in consumer.parameters if renamed[one] in used - assigned and renamed[one] != pair.written]
+    needed = [
+        parameter
+        for parameter in consumer.parameters
+        if renamed[parameter] in used - assigned and renamed[parameter] != pair.written
+    ]
     given = texts(pair.consumer)
-    early = _hoisted(pair, {name for one in needed for name in names(cst.parse_expression(given[one]))})
+    early = _hoisted(pair, {name for item in needed for name in names(cst.parse_expression(given[item]))})
     plain = not consumer.constexprs & set(needed) and not _gives_constants_by_position(pair)
     require(plain, "a constant would have to move to another place among the parameters")
-    params = {renamed[one]: given[one] for one in needed}
+    params = {renamed[item]: given[item] for item in needed}
     gone = None if in_place else pair.written
     lines = body[0].with_changes(leading_lines=statement.leading_lines)
     change.edit(statement, lambda _: cst.FlattenSentinel([lines, *body[1:]]))
@@ -94,7 +101,7 @@ def _fuse(pair: Neighbours, change: Change) -> None:
 
 def _only_store(function: Function, parameter: str) -> cst.Call:
     """Return the one store to a parameter, outside of loops and branches. Raises NotApplicable."""
-    found = [one for one in function.stores if parameter in names(one.args[0].value)]
+    found = [store for store in function.stores if parameter in names(store.args[0].value)]
     alone = len(found) == 1 == len(find_all(function.node.body, m.Name(parameter)))
     require(alone, "the first function does not use the buffer in one store alone")
     require(function.statement_of(found[0]) in body_of(function.node), "the store is in a loop or a branch")
@@ -124,9 +131,9 @@ def _shape(pointer: cst.BaseExpression | None) -> str | None:
 
 def _hoisted(pair: Neighbours, wanted: set[str]) -> list[cst.BaseStatement]:
     """Return the allocations between the launches that the fused one needs. Raises NotApplicable for anything else."""
-    assigned = {name: one for one in pair.between for name in assigned_in(one)}
+    assigned = {name: item for item in pair.between for name in assigned_in(item)}
     early: list[cst.BaseStatement] = [assigned[name] for name in assigned if name in wanted]
-    require(all(find_all(one, m.Call()) for one in early), "the second launch needs a name from between both")
+    require(all(find_all(item, m.Call()) for item in early), "the second launch needs a name from between both")
     return early
 
 
@@ -138,10 +145,10 @@ def _gives_constants_by_position(pair: Neighbours) -> bool:
 def _signature(node: cst.CSTNode, params: dict[str, str], gone: str | None) -> cst.FunctionDef:
     """Return the function with more plain parameters, before its constants, and without one."""
     function = cst.ensure_type(node, cst.FunctionDef)
-    kept = [one for one in function.params.params if one.name.value != gone]
+    kept = [parameter for parameter in function.params.params if parameter.name.value != gone]
     first = next((i for i, one in enumerate(kept) if one.annotation is not None), len(kept))
     new = [cst.Param(cst.Name(name)) for name in params]
-    all_of_them = [one.with_changes(comma=cst.MaybeSentinel.DEFAULT) for one in (*kept[:first], *new, *kept[first:])]
+    all_of_them = [item.with_changes(comma=cst.MaybeSentinel.DEFAULT) for item in (*kept[:first], *new, *kept[first:])]
     return function.with_changes(params=function.params.with_changes(params=all_of_them))
 
 

@@ -58,7 +58,7 @@ def grouped_order(kernel: TritonKernel, change: Change) -> Rewritten:
 def _literal_group(launch: Launch) -> cst.Integer | None:
     """Return the number that the launch gives for the rows of a group."""
     values = [launch.arguments.get(name) for name in sorted(launch.function.constexprs) if _GROUP.fullmatch(name)]
-    return next((one for one in values if isinstance(one, cst.Integer)), None)
+    return next((value for value in values if isinstance(value, cst.Integer)), None)
 
 
 def _is_ungrouped(launch: Launch) -> bool:
@@ -67,7 +67,7 @@ def _is_ungrouped(launch: Launch) -> bool:
     if (
         len(axes) != 2
         or list(axes) != list(launch.grid or ())[:2]
-        or not all(match("triton.cdiv(q_size, q_tile)", one) for one in axes)
+        or not all(match("triton.cdiv(q_size, q_tile)", item) for item in axes)
     ):
         return False
     text = code(launch.function.node)

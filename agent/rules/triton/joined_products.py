@@ -54,12 +54,12 @@ def _loop(chain: Chain, taken: set[str], runs: bool) -> list[cst.BaseStatement]:
         f"{code(chain.loop.target)} = {place}\n",
     ]
     moved = {name: fresh(f"{name}_of_step", taken) for name in chain.advances}
-    gone, loads = _gone(chain), [chain.function.statement_of(one.high) for one in (chain.left, chain.right)]
+    gone, loads = _gone(chain), [chain.function.statement_of(item.high) for item in (chain.left, chain.right)]
     for name, new in moved.items():
         head.append(f"{new} = {name} + tl.cast({step}, tl.int64) * {operand(code(chain.advances[name].value))}\n")
     lines: list[cst.BaseStatement] = []
     for line in chain.loop.body.body:
-        if any(line is one for one in gone):
+        if any(line is item for item in gone):
             continue
         kept: cst.BaseStatement | cst.BaseSmallStatement = line
         for number, parts in enumerate((chain.left, chain.right)):

@@ -86,13 +86,13 @@ def _operand(launch: Launch) -> _Operand:
 
 def _with_taps(load: cst.Call, weight: str, strides: dict[str, Stride], summed_axis: str) -> _Operand | None:
     """Return the operand if its tile's axes are the outer ones and the taps the inner ones."""
-    summed = [one for one in strides if one.endswith(summed_axis)]
-    out = [one for one in strides if one.endswith(ROWS if summed_axis == COLUMNS else COLUMNS)]
+    summed = [item for item in strides if item.endswith(summed_axis)]
+    out = [item for item in strides if item.endswith(ROWS if summed_axis == COLUMNS else COLUMNS)]
     taps = {name: stride for name, stride in strides.items() if name not in (*summed, *out)}
     if len(summed) != 1 or len(out) != 1 or not taps:
         return None
     outer = [strides[summed[0]].order, strides[out[0]].order]
-    if min(outer) <= max(one.order for one in taps.values()) or outer[0] == outer[1]:
+    if min(outer) <= max(tap.order for tap in taps.values()) or outer[0] == outer[1]:
         return None
     terms = [name if stride.text == "1" else f"{name} * {stride.text}" for name, stride in taps.items()]
     return _Operand(load, weight, summed[0], out[0], " + ".join(terms), outer[0] > outer[1])

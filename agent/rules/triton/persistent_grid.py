@@ -41,7 +41,7 @@ def persistent_grid(kernel: TritonKernel, change: Change) -> Rewritten:
 def _require_fitting(launch: Launch) -> None:
     require(dots_of(launch.function), "no product")
     body = [statement for statement in launch.function.node.body.body if not _is_guard(launch.function, statement)]
-    inside = any(find_all(one, m.Return() | m.FunctionDef()) for one in body)
+    inside = any(find_all(item, m.Return() | m.FunctionDef()) for item in body)
     require(not inside, "the function returns early or defines another function")
     axes = [code(axis) for axis in launch.grid or ()]
     require(1 <= len(axes) <= 3 and axes[2:] in ([], ["1"]), "the grid has no one or two axes")
@@ -53,8 +53,8 @@ def _require_fitting(launch: Launch) -> None:
 def _is_guard(function: Function, statement: cst.CSTNode) -> bool:
     """Return whether a statement is `if M * N == 0: return` with sizes that are not zero."""
     found = match("if q_one * q_other == 0:\n    return", statement) if isinstance(statement, cst.If) else None
-    sizes = [function.literal(expression(one)) or "" for one in (found or {}).values()]
-    return found is not None and all(one.isdigit() and one != "0" for one in sizes)
+    sizes = [function.literal(expression(item)) or "" for item in (found or {}).values()]
+    return found is not None and all(size.isdigit() and size != "0" for size in sizes)
 
 
 def _make_persistent(launch: Launch, change: Change, programs: str, flatten: str) -> None:
@@ -105,7 +105,7 @@ def _looped(before: Function, node: cst.FunctionDef, counts: list[str], flatten:
         first += 1
     changed = {name: f"{name}_of_tile" for name in before.parameters if name in assigned}
     body = statements("".join(f"{new} = {old}\n" for old, new in changed.items()))
-    body += [substitute(one, changed) for one in kept[first:]]
+    body += [substitute(item, changed) for item in kept[first:]]
     ahead = f"for {_LOOP} in tl.range(tl.program_id(0), {' * '.join(counts)}, tl.num_programs(0), flatten={flatten}):\n"
     loop = cst.ensure_type(statements(f"{ahead}    pass\n")[0], cst.For)
     loop = loop.with_changes(body=cst.IndentedBlock(body))

@@ -79,26 +79,26 @@ def _persistent(function: Function, count: str, stages: str) -> Edit:
     taken = {*function.parameters, *names(function.node)}
     turn, program = fresh("turn", taken), fresh("program", taken)
     body = body_of(function.node)
-    constants = [one for one in body if m.matches(one, _CONSTEXPR)]
-    moved = [one for one in body if one not in constants]
+    constants = [statement for statement in body if m.matches(statement, _CONSTEXPR)]
+    moved = [statement for statement in body if statement not in constants]
     own: dict[str, str] = {}
     copies: list[str] = []
     for parameter in function.parameters:
-        if any(parameter in assigned_in(one) for one in moved):
+        if any(parameter in assigned_in(item) for item in moved):
             own[parameter] = fresh(f"{parameter}_of_row", taken)
             if _is_read_first(moved, parameter):
                 copies.append(f"{own[parameter]} = {parameter}\n")
     steps = f"tl.cdiv({count} - tl.program_id(0), tl.num_programs(0))"
     head = (
         f"for {turn} in tl.range(0, {steps}, num_stages={stages}):\n"
-        f"    {program} = tl.program_id(0) + {turn} * tl.num_programs(0)\n" + "".join(f"    {one}" for one in copies)
+        f"    {program} = tl.program_id(0) + {turn} * tl.num_programs(0)\n" + "".join(f"    {copy}" for copy in copies)
     )
 
     def rewrite(node: cst.CSTNode) -> cst.CSTNode:
         changed = cst.ensure_type(node, cst.FunctionDef)
         loop = cst.ensure_type(statements(head)[0], cst.For)
         block = cst.ensure_type(loop.body, cst.IndentedBlock)
-        replaced = [of_program(substitute(one, own), program) for one in moved]
+        replaced = [of_program(substitute(item, own), program) for item in moved]
         loop = loop.with_changes(body=block.with_changes(body=[*block.body, *replaced]))
         return changed.with_changes(body=changed.body.with_changes(body=[*constants, loop]))
 
@@ -107,7 +107,7 @@ def _persistent(function: Function, count: str, stages: str) -> Edit:
 
 def _is_read_first(body: Sequence[cst.BaseStatement], name: str) -> bool:
     """Return whether the first statement with a name reads it."""
-    first = next(one for one in body if name in names(one))
+    first = next(statement for statement in body if name in names(statement))
     match first:
         case cst.SimpleStatementLine(body=[cst.Assign(targets=[cst.AssignTarget(cst.Name(target))], value=value)]):
             return target != name or name in names(value)

@@ -48,7 +48,7 @@ def pipelined_loads(kernel: TritonKernel, change: Change) -> Rewritten:
             limits.append(f"{block} * {4 * loads} * ({stages} - 1) <= {SHARED_KIB} * 1024")
 
     change.each(kernel.launched_once(), pipeline)
-    fitting = [n for n in STAGES if all(Expression(one)({**change.kernel.config, stages: n}) for one in limits)]
+    fitting = [n for n in STAGES if all(Expression(limit)({**change.kernel.config, stages: n}) for limit in limits)]
     require(max(fitting) > 1, "two stages of the block do not fit into shared memory")
     change.add(Parameter(stages, STAGES, min(4, max(fitting))), fitting, limits)
     return change.rewritten("pipelined the loads of loops without products")

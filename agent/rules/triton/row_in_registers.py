@@ -103,7 +103,7 @@ def _with_one_read(body: Sequence[cst.BaseStatement], taken: set[str]) -> list[c
         for name, number in values.names.items():
             if number in found:
                 bound.setdefault(number, name if found[number][0][0] == position else "")
-    new: list[list[cst.BaseStatement]] = [[one] for one in body]
+    new: list[list[cst.BaseStatement]] = [[item] for item in body]
     repeated = {number: places for number, places in found.items() if len(places) > 1}
     for number, places in repeated.items():
         name = bound.get(number) or fresh("row", taken)
@@ -118,7 +118,7 @@ def _with_one_read(body: Sequence[cst.BaseStatement], taken: set[str]) -> list[c
                 statement = cst.ensure_type(replaced, cst.SimpleStatementLine)
             if code(statement).strip() != f"{name} = {name}":
                 new[position].append(statement)
-    return [one for part in new for one in part] if repeated else None
+    return [item for part in new for item in part] if repeated else None
 
 
 def _without_repetition(body: Sequence[cst.BaseStatement]) -> list[cst.BaseStatement]:

@@ -54,9 +54,9 @@ def split_k(kernel: TritonKernel, change: Change) -> Rewritten:
         require(not _uses_third_axis(launch), "the grid has a third axis")
         loop = sum_loop(launch.function)
         missing, steps = count // tiles if tiles else 0, _steps(launch, loop, change.kernel.config)
-        values = [one for one in SPLITS if missing > 1 and one <= 2 * missing and (steps is None or one <= steps)]
+        values = [item for item in SPLITS if missing > 1 and item <= 2 * missing and (steps is None or item <= steps)]
         require(values, f"{tiles} tiles keep {count} multiprocessors busy, or have too few steps")
-        start = max((one for one in values if one * tiles <= count), default=values[0])
+        start = max((value for value in values if value * tiles <= count), default=values[0])
         _split(launch, loop, sides, constant, change)
         change.add(Parameter(constant, values, start))
 
@@ -150,7 +150,7 @@ if ({constant} - 1) * steps_of_part < {loop.steps}:
             body=original.body.with_changes(body=[*body[:at], *parsed(all_parts), *body[at + 1 :]]),
             leading_lines=[cst.EmptyLine(indent=False), cst.EmptyLine(indent=False)],
         )
-        return cst.FlattenSentinel([cst.ensure_type(with_both(one), cst.FunctionDef) for one in (parts, whole)])
+        return cst.FlattenSentinel([cst.ensure_type(with_both(item), cst.FunctionDef) for item in (parts, whole)])
 
     axes = [code(axis) for axis in launch.grid or ()][:2]
     axes += ["1"] * (2 - len(axes))

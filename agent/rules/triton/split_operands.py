@@ -72,8 +72,8 @@ def split_operands(kernel: TritonKernel, change: Change) -> Rewritten:
     def split(launch: Launch, change: Change) -> None:
         operands = _operands(launch, change)
         _split(launch, operands, change)
-        given = [code(launch.arguments[one.pointer]) for one in operands]
-        contiguous.setdefault(launch.host, []).extend(one for one in given if is_argument(launch.host, one))
+        given = [code(launch.arguments[operand.pointer]) for operand in operands]
+        contiguous.setdefault(launch.host, []).extend(item for item in given if is_argument(launch.host, item))
         chosen.update(dict.fromkeys(_choices(launch)))
 
     change.each(kernel.launched_once(), split)
@@ -100,7 +100,7 @@ class _Operand:
 def _choices(launch: Launch) -> list[str]:
     """Return the constants that choose the precision of a launch's products."""
     choices = [dot.choice for dot in dots_of(launch.function)]
-    return [constant for one in choices if one and (constant := launch.constant(one))]
+    return [constant for item in choices if item and (constant := launch.constant(item))]
 
 
 def _operands(launch: Launch, change: Change) -> list[_Operand]:
@@ -110,9 +110,9 @@ def _operands(launch: Launch, change: Change) -> list[_Operand]:
     (dot,) = dots
     chosen = [change.kernel.config.get(constant) for constant in _choices(launch)]
     precise = dot.precision == "ieee" and not OTHER_FLOATS.search(change.kernel.source)
-    require(precise or any(one in PRECISIONS for one in chosen), "the product is not of IEEE precision in fp32")
+    require(precise or any(item in PRECISIONS for item in chosen), "the product is not of IEEE precision in fp32")
     found = [_operand(launch, dot, side) for side in (dot.left, dot.right)]
-    require(len({one.pointer for one in found}) == 2, "both operands are loaded through one pointer")
+    require(len({item.pointer for item in found}) == 2, "both operands are loaded through one pointer")
     return found
 
 
@@ -136,7 +136,7 @@ def _others_read(function: Function, pointer: str, load: cst.Call) -> bool:
     """Return whether anything but one load uses a pointer, also through names that hold it."""
     # Its type is read where a result is converted to it.
     types = find_all(function.node, m.Attribute(attr=m.Name("dtype")))
-    if any(function.base(cst.ensure_type(one, cst.Attribute).value) == pointer for one in types):
+    if any(function.base(cst.ensure_type(item, cst.Attribute).value) == pointer for item in types):
         return True
     users = [call for call in [*function.loads, *function.stores] if call is not load]
     if any(call.args and function.base(call.args[0].value) == pointer for call in users):
@@ -148,16 +148,16 @@ def _others_read(function: Function, pointer: str, load: cst.Call) -> bool:
 def _split(launch: Launch, operands: list[_Operand], change: Change) -> None:
     parts: list[tuple[str, str]] = []
     prepared, distances = "", {}
-    for one in operands:
-        high, low = change.fresh(f"{one.name}_hi"), change.fresh(f"{one.name}_lo")
-        halves, distance = change.fresh(f"{one.name}_halves"), change.fresh(f"{one.name}_distance")
-        to_low = change.fresh(f"{one.pointer}_low")
-        rest, address = further_arguments(one.load), code(one.load.args[0].value)
-        statement = need(launch.function.statement_of(one.load), "an operand is loaded in no simple statement")
+    for operand in operands:
+        high, low = change.fresh(f"{operand.name}_hi"), change.fresh(f"{operand.name}_lo")
+        halves, distance = change.fresh(f"{operand.name}_halves"), change.fresh(f"{operand.name}_distance")
+        to_low = change.fresh(f"{operand.pointer}_low")
+        rest, address = further_arguments(operand.load), code(operand.load.args[0].value)
+        statement = need(launch.function.statement_of(operand.load), "an operand is loaded in no simple statement")
         loads = f"{high} = tl.load({address}{rest})\n{low} = tl.load({address} + {to_low}{rest})\n"
         change.put_statements(statement, loads)
         parts.append((high, low))
-        tensor = launch.arguments[one.pointer]
+        tensor = launch.arguments[operand.pointer]
         prepared += f"{halves}, {distance} = {SPLIT_HALVES}({code(tensor)})\n"
         change.put(tensor, halves)
         distances[to_low] = distance

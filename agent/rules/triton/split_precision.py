@@ -78,13 +78,16 @@ def another_precision() -> Rewrite[TritonKernel]:
 
 
 def _with_another(kernel: TritonKernel, change: Change) -> Rewritten:
-    launches = [one for one in kernel.launched_once() if dots_of(one.function)]
+    launches = [item for item in kernel.launched_once() if dots_of(item.function)]
     choices = {launch.constant(dot.choice) for launch in launches for dot in dots_of(launch.function) if dot.choice}
     ieee = sorted(name for name in choices if name and change.kernel.config.get(name) == "ieee")
     require(ieee, "no parameter is an IEEE precision")
     for name in ieee:
         change.parameters.append(Parameter(name, change.kernel.declared_values.get(name, PRECISIONS), START))
-    require(all(START in one.values for one in change.parameters), f"the file declares precisions without {START}")
+    require(
+        all(START in parameter.values for parameter in change.parameters),
+        f"the file declares precisions without {START}",
+    )
     change.bind(dict.fromkeys(ieee, START))
     change.bind(warps_for_two(change.finished(kernel.module, "").kernel, launches))
     return change.finished(kernel.module, "computed the products in three of bf16, each step's sum added in fp32")

@@ -105,11 +105,11 @@ def _functions(launch: Launch) -> list[cst.FunctionDef]:
     start = 0
     for number, loop in enumerate(passes.loops, 1):
         end = body.index(loop)
-        before += [_resolved(one, sums) for one in body[start:end]]
-        inside = [_resolved(one, sums) for one in body_of(loop)]
+        before += [_resolved(statement, sums) for statement in body[start:end]]
+        inside = [_resolved(item, sums) for item in body_of(loop)]
         start = end + 1
         is_last = number == len(passes.loops)
-        stores = any(find_all(one, _STORE) for one in (*before, *inside))
+        stores = any(find_all(item, _STORE) for item in (*before, *inside))
         require(stores == is_last, "not the last pass alone stores")
         summed = None if is_last else _accumulator(before, inside, passes.block)
         require(_knows_its_names(launch, before, inside, loop, summed), "a pass reads what another one or a step left")
@@ -132,12 +132,12 @@ def _resolved(statement: cst.BaseStatement, sums: Mapping[str, str]) -> cst.Base
 
 def _accumulator(before: Sequence[cst.BaseStatement], inside: Sequence[cst.BaseStatement], block: str) -> str:
     """Return the one name that a pass adds to, which starts as zeros of the block's size. Raises NotApplicable."""
-    added = {name for one in inside if m.matches(one, _ADDED) for name in assigned_in(one)}
-    starts = [one for one in before if added & assigned_in(one)]
+    added = {name for item in inside if m.matches(item, _ADDED) for name in assigned_in(item)}
+    starts = [item for item in before if added & assigned_in(item)]
     require(len(added) == len(starts) == 1, "a pass does not sum into one accumulator")
     (name,) = added
     zeros = (f"{name} = tl.zeros({shape}, dtype=tl.float32)" for shape in (f"({block},)", f"[{block}]"))
-    is_zero = any(match(one, starts[0]) is not None for one in zeros)
+    is_zero = any(match(zero, starts[0]) is not None for zero in zeros)
     require(is_zero, "an accumulator does not start as zeros of the block's size")
     return name
 
@@ -152,7 +152,7 @@ def _knows_its_names(
     """Return whether no statement reads a name that only another pass, or another step of this one, has given."""
     local = assigned_in(launch.function.node)
     known = {*launch.function.parameters} - local
-    carried = {name for one in inside for name in assigned_in(one)} - {summed}
+    carried = {name for item in inside for name in assigned_in(item)} - {summed}
     for statement in [*before, None, *inside]:
         if statement is None:
             known = (known | {variable(loop)}) - carried

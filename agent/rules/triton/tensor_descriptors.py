@@ -52,7 +52,7 @@ def tensor_descriptors(kernel: TritonKernel, change: Change) -> Rewritten:
     def describe(launch: Launch, change: Change) -> None:
         described = _described(launch)
         _describe(launch, described, change)
-        given = [one.contiguous for one in described if one.contiguous]
+        given = [item.contiguous for item in described if item.contiguous]
         contiguous.setdefault(launch.host, []).extend(given)
 
     change.each(kernel.launched_once(), describe)
@@ -142,7 +142,7 @@ def _is_split(launch: Launch, tensor: cst.BaseExpression) -> bool:
 
 def _describe(launch: Launch, described: list[_Described], change: Change) -> None:
     flag = change.fresh("DESCRIBED")
-    tensors = [one.base.partition("[")[0] for one in described]
+    tensors = [item.base.partition("[")[0] for item in described]
     aligned = [f"{one.stride} * {x}.element_size() % 16 == 0" for one, x in zip(described, tensors, strict=True)]
     aligned += [f"{tensor}.data_ptr() % 16 == 0" for tensor in tensors]
     text = f"{flag.lower()} = {' and '.join(dict.fromkeys(aligned))}\n"

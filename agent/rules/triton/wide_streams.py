@@ -49,7 +49,7 @@ def wide_streams(kernel: TritonKernel, change: Change) -> Rewritten:
         require(warps in source.config, "the number of warps is no constant of the file")
         warps = need(warps, "the number of warps is no constant of the file")
         for name, more in [*((block, _powers(int(source.config[block]))) for block in blocks), (warps, WARPS)]:
-            numbers = [one for one in values.get(name, ()) if isinstance(one, int)]
+            numbers = [item for item in values.get(name, ()) if isinstance(item, int)]
             values[name] = sorted({*numbers, int(source.config[name]), *more})
             widened.add(name)
         # More than now, where a thread holds more now.
@@ -69,9 +69,9 @@ def wide_streams(kernel: TritonKernel, change: Change) -> Rewritten:
     own = {*widened, *limits}
     unique = list(dict.fromkeys(constraints))
     change.parameters += [
-        Parameter(one, values[one], limits.get(one, source.config.get(one))) for one in values if one in own
+        Parameter(item, values[item], limits.get(item, source.config.get(item))) for item in values if item in own
     ]
-    change.constraints += [one for one in unique if Expression(one).names <= own]
+    change.constraints += [item for item in unique if Expression(item).names <= own]
     did = f"widened the search to blocks of {LARGEST} and {max(WARPS)} warps, with a limit on registers"
     return change.finished(with_declared(module, values, unique), did)
 
@@ -79,10 +79,10 @@ def wide_streams(kernel: TritonKernel, change: Change) -> Rewritten:
 def _blocks(launch: Launch, kernel: PythonKernel) -> list[str]:
     """Return the constants that are the sides of the function's block. Raises NotApplicable for another size."""
     axes = need(axes_of(launch), "the host does not know the size of a block")
-    constants = [one for one in axes if isinstance(kernel.config.get(one), int)]
-    known = all(one in constants or one.isdigit() for one in axes)
+    constants = [axis for axis in axes if isinstance(kernel.config.get(axis), int)]
+    known = all(axis in constants or axis.isdigit() for axis in axes)
     require(constants and known, "a side of the block is no constant of the file")
-    powers = all(int(kernel.config[one]).bit_count() == 1 for one in constants)
+    powers = all(int(kernel.config[constant]).bit_count() == 1 for constant in constants)
     require(powers, "a side of the block is no power of two")
     return constants
 

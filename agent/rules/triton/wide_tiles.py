@@ -46,23 +46,23 @@ def wide_tiles(kernel: TritonKernel, change: Change) -> Rewritten:
         for name, more in zip(tile.names, (SIDES, SIDES, STEPS, WARPS, STAGES), strict=True):
             # What a file declares stays; what only the constants' names suggest has to compile.
             least = LEAST if name in tile.names[:3] and name not in source.declared_values else 1
-            numbers = [one for one in values.get(name, ()) if isinstance(one, int) and one >= least]
+            numbers = [item for item in values.get(name, ()) if isinstance(item, int) and item >= least]
             values[name] = sorted({*numbers, int(source.config[name]), *more})
         limit = tile.accumulator_limit(source.config)
-        replaced = [limit if tile.limits_accumulators(one) else one for one in constraints]
+        replaced = [limit if tile.limits_accumulators(constraint) else constraint for constraint in constraints]
         constraints = list(dict.fromkeys([*replaced, *([] if limit in replaced else [limit])]))
-        if not any(Expression(one).names == {tile.m, tile.n, tile.k, tile.stages} for one in constraints):
+        if not any(Expression(constraint).names == {tile.m, tile.n, tile.k, tile.stages} for constraint in constraints):
             constraints.append(tile.shared_limit(SHARED_KIB))
         if not tile.precise and (tile.choice is None or source.config[tile.choice] != "ieee"):
             start |= dict(zip(tile.names, START, strict=True))
         if tile.choice:
             values.setdefault(tile.choice, [source.config[tile.choice]])
         # Products of one file share the parameter of their precision.
-        own |= {one: Parameter(one, values[one]) for one in (*tile.names, tile.choice) if one}
+        own |= {item: Parameter(item, values[item]) for item in (*tile.names, tile.choice) if item}
     is_wider = values != source.declared_values or constraints != list(source.declared_constraints)
     require(is_wider, "the declared space is as wide already")
-    over = [one for one in constraints if Expression(one).names <= own.keys()]
-    if not all(Expression(one)({**source.config, **start}) for one in over):
+    over = [constraint for constraint in constraints if Expression(constraint).names <= own.keys()]
+    if not all(Expression(item)({**source.config, **start}) for item in over):
         start = {}
     change.constraints += over
     change.parameters += [

@@ -30,7 +30,7 @@ def depthwise(given: Convolution) -> Any:
             x.shape[2:], given.padding, given.dilation, taps, given.stride, strict=True
         )
     ]
-    margins = [pad for one in reversed(given.padding) for pad in (one, one)]
+    margins = [pad for item in reversed(given.padding) for pad in (item, item)]
     padded = F.pad(x, margins) if any(margins) else x
     if weight.shape[0] != groups:  # several filters of a channel are neighbours
         padded = padded.repeat_interleave(weight.shape[0] // groups, 1)

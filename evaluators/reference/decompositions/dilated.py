@@ -19,7 +19,7 @@ def dilated(given: Convolution) -> Any:
     import torch
     import torch.nn.functional as F  # noqa: N812
 
-    if given.transposed or all(one == 1 for one in given.dilation):
+    if given.transposed or all(item == 1 for item in given.dilation):
         return NotImplemented
     x, taps, stride, padding = given.x, given.taps, given.stride, given.padding
     apart = [one if tap > 1 else 1 for one, tap in zip(given.dilation, taps, strict=True)]
@@ -35,7 +35,7 @@ def dilated(given: Convolution) -> Any:
         for many, step, length, far in zip(residues, stride, lengths, apart, strict=True)
     ]
     margins = [(pad, end - size - pad) for pad, end, size in zip(padding, ends, x.shape[2:], strict=True)]
-    pixels = F.pad(x, [one for margin in reversed(margins) for one in margin])
+    pixels = F.pad(x, [item for margin in reversed(margins) for item in margin])
     for axis, (many, step, length, far) in enumerate(zip(residues, stride, lengths, apart, strict=True)):
         dim = axis - len(taps)
         starts = [number * step for number in range(many)]

@@ -14,7 +14,7 @@ def interleaved(parts: Any, begins: Sequence[int], sizes: Sequence[int], bias: A
     import torch
 
     axes = len(sizes)
-    whole = parts.permute(0, 1, *(one for axis in range(2, 2 + axes) for one in (axis + axes, axis)))
+    whole = parts.permute(0, 1, *(item for axis in range(2, 2 + axes) for item in (axis + axes, axis)))
     for axis, (begin, size) in enumerate(zip(begins, sizes, strict=True), 2):
         whole = whole.flatten(axis, axis + 1)
         if (begin, size) != (0, whole.shape[axis]):

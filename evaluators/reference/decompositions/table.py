@@ -51,6 +51,6 @@ def _first_that_fits(rewrites: Sequence[Callable[[Convolution], Any]]) -> dict[A
 
     def convolution(*args: Any) -> Any:
         results = (rewrite(Convolution(*args)) for rewrite in rewrites)
-        return next((one for one in results if one is not NotImplemented), NotImplemented)
+        return next((result for result in results if result is not NotImplemented), NotImplemented)
 
     return {torch.ops.aten.convolution.default: convolution}

@@ -98,7 +98,7 @@ def transposed(given: Convolution) -> Any:
     shape = zip(
         *(given.x.shape[2:], given.taps, given.stride, given.padding, given.dilation, given.output_padding), strict=True
     )
-    axes = [_Axis(*one) for one in shape]
+    axes = [_Axis(*item) for item in shape]
     parts = _joined(given.x, _by_residue(given.weight, given.groups, axes), axes, _kinds(axes), ())
     channels = parts.movedim(2 + len(axes), 2).flatten(1, 2)
     begins = [axis.padding - axis.begin * axis.stride for axis in axes]
@@ -121,7 +121,7 @@ def _by_residue(weight: Any, groups: int, axes: Sequence[_Axis]) -> Any:
     count = len(axes)
     missing = [-axis.taps % axis.step for axis in axes]
     if any(missing):
-        weight = F.pad(weight, [one for more in reversed(missing) for one in (0, more)])
+        weight = F.pad(weight, [item for more in reversed(missing) for item in (0, more)])
     for number in reversed(range(count)):
         weight = weight.unflatten(2 + number, (-1, axes[number].step))
     split = weight.unflatten(0, (groups, -1))  # groups, channels, filters, then taps and residues by turns

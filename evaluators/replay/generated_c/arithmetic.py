@@ -51,7 +51,7 @@ def result(
     knowing: Knowing, text: str, kind: CType, interval: Interval, *of: Value, part: tuple[Sum, int] | None = None
 ) -> Value:
     """Return an integer that is a term of its own, where proofs may rest on all that it was made of."""
-    if not kind.whole or any(one.total is None for one in of):
+    if not kind.whole or any(item.total is None for item in of):
         return Value(text, kind)
     interval = interval.met(kind.interval.low, kind.interval.high)
     return knowing.known(text, kind, term(text, interval, part), interval)
@@ -109,7 +109,7 @@ def _part(operator: str, left: Value, divisor: Interval) -> tuple[Sum, int] | No
 
 def _of_bits(knowing: Knowing, operator: str, left: Value, right: Value) -> Value:
     kind, interval = left.type, left.type.interval
-    without_sign = [one.interval.high for one in (left, right) if one.interval.low >= 0]
+    without_sign = [item.interval.high for item in (left, right) if item.interval.low >= 0]
     if operator == "&" and without_sign:
         interval = Interval(0, min(without_sign))
     elif len(without_sign) == 2:
@@ -129,7 +129,7 @@ def _shifted(knowing: Knowing, operator: str, left: Value, right: Value) -> Valu
     if not inside:
         places = Interval(0, bits - 1)
     if operator == ">>":
-        ends = [one >> two for one in (left.interval.low, left.interval.high) for two in (places.low, places.high)]
+        ends = [item >> two for item in (left.interval.low, left.interval.high) for two in (places.low, places.high)]
         part = (left.total, 1 << places.low) if left.total is not None and places.low == places.high else None
         return result(knowing, f"({left.text} >> {by})", kind, Interval(min(ends), max(ends)), left, right, part=part)
     interval = left.interval * Interval(1 << places.low, 1 << places.high)

@@ -177,15 +177,15 @@ class Expressions:
         name = node.name.name
         if name not in FUNCTIONS:
             raise UnplannableCall(f"calls of '{name}'")
-        arguments = [self.value(one) for one in (node.args.exprs if node.args else ())]
-        if any(one.type.family == "vector" for one in arguments):
+        arguments = [self.value(item) for item in (node.args.exprs if node.args else ())]
+        if any(argument.type.family == "vector" for argument in arguments):
             raise UnplannableCall(f"'{name}' of a vector")
         base = name if name in _MATHEMATICS else name.removesuffix("f")
         if base == "ldexp" and len(arguments) == 2:
             arguments[1] = converted(arguments[1], INT32)
-        if base == "abs" and any(one.type.whole for one in arguments):
+        if base == "abs" and any(argument.type.whole for argument in arguments):
             raise UnplannableCall("'abs' of an integer")
-        return Value(f"{name}({', '.join(one.text for one in arguments)})", _result(name, base, arguments))
+        return Value(f"{name}({', '.join(argument.text for argument in arguments)})", _result(name, base, arguments))
 
     _WRITERS = {
         c_ast.Constant: _constant,
@@ -210,7 +210,7 @@ def _result(name: str, base: str, arguments: Sequence[Value]) -> CType:
         return INT64
     if name != base:
         return FLOAT
-    kinds = [DOUBLE if one.type.whole else one.type for one in arguments]
+    kinds = [DOUBLE if argument.type.whole else argument.type for argument in arguments]
     return max(kinds, key=lambda kind: kind.size, default=DOUBLE)
 
 

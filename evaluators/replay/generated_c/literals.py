@@ -26,8 +26,8 @@ def literal(kind: str, text: str) -> Value:
     number = int(digits, 8 if octal else 0)
     short = () if long else (UINT32,) if unsigned else (INT32, UINT32) if digits[:1] == "0" else (INT32,)
     wide = (UINT64,) if unsigned else (INT64, UINT64) if digits[:1] == "0" else (INT64,)
-    for one in (*short, *wide):
-        if number <= one.interval.high:
-            suffix = ("u" if one in (UINT32, UINT64) else "") + ("l" if one in (INT64, UINT64) else "")
-            return Value(f"{number}{suffix}", one, Sum(constant=number), Interval(number, number))
+    for item in (*short, *wide):
+        if number <= item.interval.high:
+            suffix = ("u" if item in (UINT32, UINT64) else "") + ("l" if item in (INT64, UINT64) else "")
+            return Value(f"{number}{suffix}", item, Sum(constant=number), Interval(number, number))
     raise UnplannableCall(f"the number {text}")

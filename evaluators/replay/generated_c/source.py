@@ -71,7 +71,7 @@ def _written(code: KernelCode, function: c_ast.FuncDef, given: Given) -> str:
         raise UnplannableCall(f"{len(parameters)} parameters, but {len(code.parameters)} in the plan")
     statements = Statements()
     expected = zip(parameters, code.parameters, given.parameters, strict=True)
-    texts = [_parameter(statements, *one) for one in expected]
+    texts = [_parameter(statements, *item) for item in expected]
     body = statements.write(function.body)
     return f"int32_t {PREFIX}{code.entry}({', '.join(texts)}) {body.removesuffix('}')}return 0;\n}}\n"
 

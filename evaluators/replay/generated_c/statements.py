@@ -64,7 +64,7 @@ class Statements:
 
     def _block(self, node: c_ast.Compound) -> str:
         with self.expressions.scopes.block():
-            return "{\n" + "\n".join(self.write(one) for one in node.block_items or ()) + "\n}"
+            return "{\n" + "\n".join(self.write(item) for item in node.block_items or ()) + "\n}"
 
     def _declaration(self, node: c_ast.Decl) -> str:
         for word in (*node.storage, *node.funcspec, *node.align):
@@ -261,7 +261,7 @@ class Statements:
 def _changed(*nodes: c_ast.Node | None) -> set[str]:
     """Return the names of the variables that these change, and of inner ones with the same names."""
     changed = set()
-    for node in chain.from_iterable(_within(one) for one in nodes if one is not None):
+    for node in chain.from_iterable(_within(item) for item in nodes if item is not None):
         left = node.lvalue if isinstance(node, c_ast.Assignment) else None
         if isinstance(node, c_ast.UnaryOp) and node.op in _STEP:
             left = node.expr

@@ -27,7 +27,7 @@ class Interval:
         return self + -other
 
     def __mul__(self, other: Interval) -> Interval:
-        return hull(one * two for one in (self.low, self.high) for two in (other.low, other.high))
+        return hull(item * two for item in (self.low, self.high) for two in (other.low, other.high))
 
     def __or__(self, other: Interval) -> Interval:
         return Interval(min(self.low, other.low), max(self.high, other.high))
@@ -44,13 +44,13 @@ class Interval:
 
 def hull(numbers: Iterable[int]) -> Interval:
     """Return the least interval that contains all the numbers."""
-    return reduce(Interval.__or__, (Interval(one, one) for one in numbers))
+    return reduce(Interval.__or__, (Interval(number, number) for number in numbers))
 
 
 def quotients(dividend: Interval, divisor: Interval) -> Interval:
     """Return the quotients of C, which rounds to zero; the divisor is not zero."""
-    ends = [one for one in (divisor.low, divisor.high, -1, 1) if divisor.low <= one <= divisor.high and one]
-    return hull(_quotient(one, two) for one in (dividend.low, dividend.high, *_zero(dividend)) for two in ends)
+    ends = [item for item in (divisor.low, divisor.high, -1, 1) if divisor.low <= item <= divisor.high and item]
+    return hull(_quotient(item, two) for item in (dividend.low, dividend.high, *_zero(dividend)) for two in ends)
 
 
 def remainders(dividend: Interval, divisor: Interval) -> Interval:
@@ -106,10 +106,10 @@ BOOL = CType("bool", 1, "bool", Interval(0, 1))
 INT32, INT64, UINT32, UINT64 = (_integer(bits, signed) for signed in (True, False) for bits in (32, 64))
 _INTEGERS = (INT32, INT64, UINT32, UINT64, *(_integer(bits, signed) for bits in (8, 16) for signed in (True, False)))
 HALF, FLOAT, DOUBLE = (CType(name, size, "float") for name, size in (("half", 2), ("float", 4), ("double", 8)))
-_SCALARS = {one.name: one for one in (BOOL, HALF, FLOAT, DOUBLE, *_INTEGERS)}
+_SCALARS = {item.name: item for item in (BOOL, HALF, FLOAT, DOUBLE, *_INTEGERS)}
 _VECTORS = {
-    f"{one.name}{lanes}": CType(f"{one.name}{lanes}", one.size * lanes, "vector", element=one)
-    for one in (HALF, FLOAT, DOUBLE, *_INTEGERS)
+    f"{item.name}{lanes}": CType(f"{item.name}{lanes}", item.size * lanes, "vector", element=item)
+    for item in (HALF, FLOAT, DOUBLE, *_INTEGERS)
     for lanes in (2, 4, 8, 16)
 }
 """As TileLang's header defines them."""

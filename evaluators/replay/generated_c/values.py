@@ -121,7 +121,7 @@ class State:
         found = interval.met(own.low, own.high)
         for fact in self.facts:
             shared = fact.total.terms.keys() & total.terms.keys()
-            for times in {abs(total.terms[one].factor // fact.total.terms[one].factor) for one in shared} - {0}:
+            for times in {abs(total.terms[item].factor // fact.total.terms[item].factor) for item in shared} - {0}:
                 multiple, limit = fact.total.times(times), fact.limit * times
                 above, below = (total - multiple).interval, (total + multiple).interval
                 found = found.met(below.low - limit, above.high + limit)

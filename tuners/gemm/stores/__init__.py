@@ -11,7 +11,7 @@ from .tune_gemm import TuneGemm
 from .vllm import Vllm
 
 _STORES: dict[str, type[Store]] = {
-    one.id: one for one in (Own, Aiter, AiterLegacy, Vllm, Sglang, TuneGemm, TritonCache)
+    item.id: item for item in (Own, Aiter, AiterLegacy, Vllm, Sglang, TuneGemm, TritonCache)
 }
 
 

@@ -102,7 +102,7 @@ class Aiter(Store):
     def also(self, target: Path, subject: Subject, documents: Mapping[Path, Document]) -> dict[Path, Document]:
         """The default file: the most common config of each category over all N and K in the folder."""
         path = target / f"{self.stem(subject)}.json"
-        others = [one for one in sorted(target.glob(f"{self.stem(subject)}-N=*-K=*.json")) if one not in documents]
+        others = [item for item in sorted(target.glob(f"{self.stem(subject)}-N=*-K=*.json")) if item not in documents]
         everything = [*documents.values(), *map(self.parse, others)]
         found = self.parse(path) if path.exists() else {}
         for key in dict.fromkeys(key for document in everything for key in document):

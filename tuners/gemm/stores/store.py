@@ -114,7 +114,7 @@ class Store(ABC):
 
     def prepare(self, target: Path, subject: Subject, shapes: Sequence[Shape]) -> None:
         """Raise `OptionError` where these shapes' files could not be written: an error now, not after hours."""
-        for path in self.grouped(target, subject, [Entry(one, Config()) for one in shapes]):
+        for path in self.grouped(target, subject, [Entry(item, Config()) for item in shapes]):
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
             except OSError as error:

@@ -135,8 +135,8 @@ def module_text(document: Document) -> str:
     """Return the module whose configs are the best ones of these shapes."""
     best = {json.dumps(entry["config"]): entry["config"] for entry in document.values()}
     configs = [
-        f"    triton.Config({renamed(one)!r}, num_warps={one['num_warps']}, num_stages={one['num_stages']}),"
-        for one in best.values()
+        f"    triton.Config({renamed(item)!r}, num_warps={item['num_warps']}, num_stages={item['num_stages']}),"
+        for item in best.values()
     ]
     source = (SHIPPED / "triton" / "gemm" / "gemm.py").read_text()
     lines = source.splitlines()

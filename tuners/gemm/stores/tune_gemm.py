@@ -63,7 +63,7 @@ class TuneGemm(Store):
 
     def text(self, document: Document) -> str:
         """The lines."""
-        return "".join(f"{one['line']}\n" for one in document.values())
+        return "".join(f"{item['line']}\n" for item in document.values())
 
     def find(self, target: Path, subject: Subject, shape: Shape) -> tuple[Mapping[str, Any], Path] | None:
         """Only the shape's own."""
