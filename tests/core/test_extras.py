@@ -28,7 +28,7 @@ class Missing:
 sys.meta_path.insert(0, Missing())
 from kernelwright.agent.rule_proposer import RuleProposer
 from kernelwright.api import archive, check, evaluate, list_slow, optimize
-from kernelwright.commands import tune_kernel
+from kernelwright.commands.tune import kernel
 from kernelwright.cli import optimize, optimize_progress
 """
 
