@@ -54,6 +54,8 @@ class Runs:
     own: Run
     exact: Run
     inputs: Sequence[Any]
+    rounded: Run | None = None
+    """The reference with the rounding that is allowed beside its own, where there is one."""
 
     @property
     def main(self) -> Any:
@@ -83,6 +85,8 @@ def compare_rows(runs: Runs, number: int, expected: Any, actual: Any, tolerance:
     rows = partial(rows_of, axes=runs.main.dim())
     exact = rows(runs.exact(runs.inputs)[number])
     theirs, size = _errors(rows(expected), exact)
+    if runs.rounded is not None:
+        theirs = theirs.maximum(_errors(rows(runs.rounded(runs.inputs)[number]), exact)[0])
     errors, _ = _errors(rows(actual), exact)
     finite = theirs.isfinite()
     allowed = tolerance.absolute * size + TIMES * theirs + _smallest(expected)

@@ -12,7 +12,7 @@ from ..correctness.conditioning import amplified_error, forgive, is_as_exact, ro
 from ..correctness.distributions import MAGNITUDES, OTHER_STRIDES, STRUCTURE
 from ..correctness.fp64 import FLOOR, NARROW, NARROW_BYTES, TIMES_TORCH, Fp64Comparison, copied, in_fp64
 from ..correctness.mixed_rows import MIXED
-from ..correctness.row_limits import Runs, compare_rows
+from ..correctness.row_limits import Run, Runs, compare_rows
 from ..correctness.trivial_outputs import TrivialOutput, passing_trivial_outputs
 from ..workers.channel import Message
 from .arithmetic import STRICT
@@ -104,6 +104,20 @@ class Comparison:
             found["trivial_output"] = str(trivial)
         return found
 
+    def _in_tf32(self) -> Run | None:
+        """Return the reference with convolutions in TF32, where PyTorch's defaults allow them and it has some."""
+        reference = self._reference
+        if not (reference.arithmetic.main.convolutions and self._convolves):
+            return None
+
+        def run(inputs: Sequence[Any]) -> list[Any]:
+            with contextlib.suppress(Exception):  # as in `in_fp32`
+                if (rounded := in_tf32(lambda: reference.outputs(copied(inputs)))) is not None:
+                    return rounded
+            return reference.outputs(copied(inputs))
+
+        return run
+
     def _by_rows(self, inputs: Sequence[Any], number: int, expected: Any, actual: Any, which: str) -> Message | None:
         """Compare an output row by row; None where there is too little memory for that."""
         import torch
@@ -111,7 +125,9 @@ class Comparison:
         reference = self._reference
         tolerance = reference.tolerances.get(dtype_name(expected), EXACT)
         try:
-            runs = Runs(lambda given: reference.outputs(copied(given)), in_fp64(reference.model), inputs)
+            runs = Runs(
+                lambda given: reference.outputs(copied(given)), in_fp64(reference.model), inputs, self._in_tf32()
+            )
             return compare_rows(runs, number, expected, actual, tolerance, which)
         except (torch.OutOfMemoryError, MemoryError):
             return None

@@ -25,7 +25,7 @@ from kernelwright.evaluators.candidate.worker import CandidateWorker
 from kernelwright.evaluators.correctness import compare, digest, exact_parts, inputs
 from kernelwright.evaluators.reference.arithmetic import Arithmetic
 from kernelwright.evaluators.reference.worker import Workload
-from kernelwright.evaluators.replay import random_bytes
+from kernelwright.evaluators.replay import random_bytes, walled_memory
 from kernelwright.evaluators.replay.worker import ReplayWorker
 from kernelwright.evaluators.timing.priority import Scheduling
 from kernelwright.evaluators.workers import memory
@@ -69,7 +69,7 @@ class LiveBytes(TorchDispatchMode):
         self.owner = ""
         self.live: Counter[str] = Counter()
         self.peak: Counter[str] = Counter()
-        self._known: set[int] = set()
+        self._known: dict[int, tuple[int, int]] = {}  # begin and end
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
@@ -82,12 +82,15 @@ class LiveBytes(TorchDispatchMode):
         key, size = storage._cdata, storage.nbytes()
         if key in self._known:
             return
-        self._known.add(key)
+        begin = storage.data_ptr()
+        if any(low <= begin < high for low, high in self._known.values()):
+            return  # a part of memory that is counted as a whole, as tensors between walls are
+        self._known[key] = begin, begin + size
         self._add(self.owner, size)
         weakref.finalize(storage, self._free, key, self.owner, size)
 
     def _free(self, key: int, owner: str, size: int) -> None:
-        self._known.discard(key)
+        self._known.pop(key, None)
         self._add(owner, -size)
 
     def _add(self, owner: str, size: int) -> None:
@@ -126,6 +129,7 @@ def scale_down() -> None:
     exact_parts.PART = 1 << 18
     digest.ROW, digest.ROWS = 1 << 11, 4
     random_bytes.LENGTH = 1 << 10
+    walled_memory.GUARD = walled_memory.PAGE
 
 
 def measure(forward: str, folder: Path) -> dict[str, dict[str, float]]:

@@ -15,11 +15,12 @@ from kernelwright.evaluators.workers.memory import FIELD, DeviceMemory
 
 PHASES = Path(__file__).parent / "memory_phases.py"
 BY_WORKER = {
-    "elementwise": {"reference": 6.2, "candidate": 4.2, "replayer": 4.2},
-    "batch_norm": {"reference": 7.1, "candidate": 3.2, "replayer": 3.2},
-    "pool": {"reference": 3.3, "candidate": 2.2, "replayer": 2.3},
+    "elementwise": {"reference": 6.2, "candidate": 4.2, "replayer": 5.2},
+    "batch_norm": {"reference": 7.1, "candidate": 3.2, "replayer": 4.2},
+    "pool": {"reference": 3.3, "candidate": 2.2, "replayer": 3.2},
 }
-"""Batch norm mixes the samples of a batch, so its fp64 result is computed whole; the output of the pool is small."""
+"""Batch norm mixes the samples of a batch, so its fp64 result is computed whole; the output of the pool is small. On a CPU
+a process that replays reads what it is handed into memory between walls, which is one copy of its own."""
 TOGETHER = {"elementwise": 8.4, "batch_norm": 8.4, "pool": 5.3}
 """At most while timed outputs of a kernel that is not replayed are compared: on a GPU two inputs less."""
 

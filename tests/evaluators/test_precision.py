@@ -90,7 +90,7 @@ def test_fp32_refuses_what_rounds_as_the_defaults_do(strict: LocalEvaluator) -> 
 def test_default_accepts_tf32_and_what_is_better(default: LocalEvaluator, kernel: Kernel) -> None:
     found = of(default, kernel)
     assert found.ok, found.message
-    assert found.correctness and len(found.correctness.distributions) == 7, "fp32 decides which distributions serve"
+    assert found.correctness and len(found.correctness.distributions) == 8, "fp32 decides which distributions serve"
     assert (found.precision, found.default_is_reference, found.baselines) == ("default", True, {})
     assert found.speedup and found.reference and found.reference.median_ms >= 1000 * SLEEP_S
     assert found.speedup == found.speedup_default == found.speedup_against("default")
