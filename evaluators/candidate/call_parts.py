@@ -15,6 +15,7 @@ from ..reference.client import ReferenceClient
 from ..timing.outside import ClocksDisagree, OutsideClock
 from ..timing.priority import raised
 from .client import CandidateClient
+from .replay_timer import rule_of_times
 from .replayer import Replayer
 from .responses import BatchResponse
 from .verified import Failure, VerifiedConfig
@@ -94,7 +95,7 @@ class CallParts:
             try:
                 times = (self._clock.lengthened if self._on_cpu else self._clock.agreed)(made.samples_ms, wall_ms)
             except ClocksDisagree as disagree:
-                rule = "wrong-times" if self._on_cpu else "hidden-work"
+                rule = rule_of_times(self._on_cpu)
                 raise self._replayer.rejected(rule, "while parts of a call were timed", str(disagree)) from None
             if times is not None:
                 return times

@@ -95,8 +95,9 @@ class CheckRequests:
             verdict["message"] = f"returned {trivial}: {verdict['message']}"
         if verdict["status"] == Status.OK:
             reference.prepare(seed, distribution, variant)  # the reference may have changed them
-            further = self._comparison.precise_verdict if precise else self._comparison.further_verdict
-            verdict |= further(reference.inputs, expected, actual, fp32, allowed, distribution)
+            verdict |= self._comparison.further_verdict(
+                reference.inputs, expected, actual, fp32, allowed, distribution, precise
+            )
         del wanted, expected, actual, inputs
         reference.release()
         return verdict

@@ -67,24 +67,6 @@ class Comparison:
         """
         return self.exactness.learn_rounding(self._reference.model, self._reference.inputs, fp32)
 
-    def precise_verdict(
-        self,
-        inputs: Sequence[Any],
-        expected: list[Any],
-        actual: list[Any],
-        fp32: list[Any] | None,
-        allowed: Allowed,
-        distribution: str | None,
-    ) -> Message:
-        """Compare a correct result with fp64, and with trivial outputs."""
-        verdict = self.exactness.compare(self._reference.model, inputs, expected, actual, fp32)
-        trivial = TrivialOutput.of(actual, expected, inputs)
-        return {
-            **verdict,
-            "trivial_outputs": passing_trivial_outputs(expected, inputs, allowed),
-            "trivial_output": str(trivial) if trivial else None,
-        }
-
     def further_verdict(
         self,
         inputs: Sequence[Any],
@@ -93,15 +75,21 @@ class Comparison:
         fp32: list[Any] | None,
         allowed: Allowed,
         distribution: str | None,
+        precise: bool = False,
     ) -> Message:
-        """Hold a correct result to what `precise_verdict` demands, computing in fp64 only where that may change
-        anything. On inputs of other distributions there is no limit against fp64 but that of mixed rows."""
+        """Hold a correct result to fp64, and look whether it is a trivial output.
+
+        Computes in fp64 only where that may change anything, unless the errors are wanted (`precise`). On inputs of
+        other distributions there is no limit against fp64 but that of mixed rows.
+        """
         found: Message = {}
-        if distribution is None and not self.exactness.is_surely_exact(expected, actual):
+        own = distribution is None
+        if precise or (own and not self.exactness.is_surely_exact(expected, actual)):
             found = self.exactness.compare(self._reference.model, inputs, expected, actual, fp32)
-        if distribution is None and (trivial := TrivialOutput.of(actual, expected, inputs)) is not None:
+        trivial = TrivialOutput.of(actual, expected, inputs) if precise or own else None
+        if precise or trivial is not None:
             found["trivial_outputs"] = passing_trivial_outputs(expected, inputs, allowed)
-            found["trivial_output"] = str(trivial)
+            found["trivial_output"] = str(trivial) if trivial else None
         return found
 
     def _in_tf32(self) -> Run | None:

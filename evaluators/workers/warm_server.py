@@ -12,7 +12,6 @@ it: filters of system calls refuse the type of its socket, and it looks who asks
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import gc
 import importlib
 import json
@@ -32,6 +31,7 @@ from pathlib import Path
 from typing import IO, Any, NoReturn
 
 from ...core import DeviceError, known_languages
+from ...core.file_locks import wait_for_lock
 from ...core.text import digest_of
 from . import fork_server
 
@@ -109,7 +109,7 @@ def _connect(place: Path, modules: Sequence[str], environment: Mapping[str, str]
     place.mkdir(parents=True, exist_ok=True)
     connection = socket.socket(socket.AF_UNIX)
     with (place / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        wait_for_lock(lock.fileno())
         with contextlib.suppress(OSError):
             connection.connect(str(place / "socket"))
             return connection

@@ -93,8 +93,13 @@ def test_what_is_no_ir_is_refused(text: str) -> None:
         generated_c({code.digest: code})
 
 
+@pytest.mark.parametrize("packed", [False, True])
 def test_recorded_c_is_not_replayed(
-    proving: LocalEvaluator, scale_problem: TorchProblem, scale_kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+    packed: bool,
+    proving: LocalEvaluator,
+    scale_problem: TorchProblem,
+    scale_kernel: Kernel,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A candidate's process may write what it likes into its plan."""
     really = LaunchPlan.model_validate_json.__func__  # type: ignore[attr-defined]
@@ -102,6 +107,13 @@ def test_recorded_c_is_not_replayed(
     def forged(cls: Any, text: Any, **options: Any) -> Any:
         plan = really(cls, text, **options)
         ((digest, code),) = generated_c(plan.codes).items()
+        if packed:
+            held = {number: plan.layouts[number] for number in plan.weights.values()}
+            packing = LaunchPlan(
+                inputs=(), weights=plan.weights, layouts=held, codes={code.digest: code}, steps=(), outputs=(),
+                returns="tuple",
+            )  # fmt: skip
+            return plan.model_copy(update={"packing": packing})
         told = plan.model_copy(update={"codes": {code.digest: code}}).model_dump_json()
         return really(cls, told.replace(digest, code.digest), **options)
 
