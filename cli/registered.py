@@ -5,6 +5,7 @@ Each is built when more than its line in the list of commands is asked for, so t
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any
@@ -82,10 +83,16 @@ def function_of(command: Command) -> Any:
     def call(
         given: Mapping[str, Any], json: JsonOption = False, quiet: QuietOption = False, dry_run: DryRunOption = False
     ) -> None:
-        raise typer.Exit(guarded(lambda: _work(command, given, json, quiet, dry_run), RESUMABLE))
+        raise typer.Exit(guarded(lambda: _work(command, given, json, quiet, dry_run), interrupted(command)))
 
     call.__doc__ = command.help
     return with_examples(*command.examples)(with_options(command.options, command.positional)(call))
+
+
+def interrupted(command: Command) -> str:
+    """Return what is said after Ctrl-C: that it can be resumed, where it has that option."""
+    resumable = any(field.name == "resume" for field in dataclasses.fields(command.options))
+    return RESUMABLE if resumable else "interrupted"
 
 
 def _work(command: Command, given: Mapping[str, Any], json: bool, quiet: bool, dry_run: bool) -> int:

@@ -13,8 +13,10 @@ from pathlib import Path
 import anyio
 import kernelwright
 import pytest
+from kernelwright.cli.registered import interrupted
 from kernelwright.core import OptionError
 from kernelwright.events import Event, Step
+from kernelwright.runtime.command import find_command
 from mcp import Client
 from typer.testing import CliRunner
 
@@ -113,6 +115,12 @@ def test_agents_have_it(toy: Path) -> None:
         assert answer.structured_content == {"color": "red", "height": 2, "stands": True}
 
     anyio.run(asked)
+
+
+@pytest.mark.parametrize(("name", "resumed"), [("plan", False), ("tune_kernel", True), ("tune_gemm", True)])
+def test_what_ctrl_c_says_names_resume_only_where_it_is(name: str, resumed: bool) -> None:
+    command = find_command(name)
+    assert command is not None and ("--resume" in interrupted(command)) == resumed
 
 
 def test_the_list_of_commands_imports_none_of_them(toy: Path) -> None:
