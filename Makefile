@@ -42,8 +42,10 @@ PYTEST := $(BIN)/pytest -q -n $(WORKERS) --dist worksteal
 test: $(COMPLETE)
 	$(PYTEST) -m "not slow"
 
+# Tests that wait for a measured time can fail where other work disturbs the machine: failures run again, without others
+# beside them. A fault fails twice.
 test-all: $(COMPLETE)
-	$(PYTEST)
+	$(PYTEST) || $(BIN)/pytest -q --last-failed --last-failed-no-failures none --maxfail 3
 
 lint: $(COMPLETE)
 	$(BIN)/ruff check .

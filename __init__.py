@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .api.attention import ScheduleOptimizer, tune_attention
-    from .api.options.attention import AttentionConfig
+    from .agent.rules import Rule
+    from .core import Config, Evaluation, Evaluator, Kernel, Problem, SearchSpace, Tuner
     from .core.errors import KernelwrightError
-    from .frontends.functions import (
+    from .python_api import (
+        Session,
         add_example,
         batch,
         check,
@@ -33,24 +34,39 @@ if TYPE_CHECKING:
         tune_mlir,
         verify_corpus,
     )
+    from .runtime.attention import AttentionConfig, ScheduleOptimizer, tune_attention
+    from .tuners.catalogue import TunerArguments, TunerEntry, create_tuner
 
 __version__ = "0.1.0"
 
 _ELSEWHERE = {
-    "AttentionConfig": "api.options.attention",
+    **dict.fromkeys(("Config", "Evaluation", "Evaluator", "Kernel", "Problem", "SearchSpace", "Tuner"), "core"),
     "KernelwrightError": "core.errors",
-    "ScheduleOptimizer": "api.attention",
-    "tune_attention": "api.attention",
+    "Rule": "agent.rules",
+    **dict.fromkeys(("TunerArguments", "TunerEntry", "create_tuner"), "tuners.catalogue"),
+    **dict.fromkeys(("AttentionConfig", "ScheduleOptimizer", "tune_attention"), "runtime.attention"),
 }
-"""Homes of what is not one of `frontends.functions`."""
+"""Homes of what is not one of `python_api`."""
 __all__ = [
     "AttentionConfig",
+    "Config",
+    "Evaluation",
+    "Evaluator",
+    "Kernel",
     "KernelwrightError",
+    "Problem",
+    "Rule",
     "ScheduleOptimizer",
+    "SearchSpace",
+    "Session",
+    "Tuner",
+    "TunerArguments",
+    "TunerEntry",
     "add_example",
     "batch",
     "check",
     "compile_program",
+    "create_tuner",
     "evaluate",
     "evaluate_folder",
     "evaluate_solution",
@@ -77,12 +93,21 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    if name not in __all__:
-        command = None if name.startswith("_") else import_module(".runtime.command", __name__).find_command(name)
-        if command is None:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return import_module(".frontends.functions", __name__).function_of(command)
-    return getattr(import_module(f".{_ELSEWHERE.get(name, 'frontends.functions')}", __name__), name)
+    if name in __all__ or _is_registered(name):
+        return getattr(import_module(f".{_ELSEWHERE.get(name, 'python_api')}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _is_registered(name: str) -> bool:
+    """Return whether another package registers a command of this name.
+
+    It is known without an import of commands: pickling asks every module for names, also in workers, which may not read
+    most of this package.
+    """
+    from .entry_points import points_of
+
+    points = () if name.startswith("_") else points_of("kernelwright.commands")
+    return any(point.name.replace(" ", "_").replace("-", "_") == name for point in points)
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""What a run learned, from its journal: as the archive holds it."""
+"""Derives the archive's record of a run from its journal."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ..core import (
     PythonKernel,
     Record,
     RunRecord,
+    Status,
     Trial,
     TurnRecord,
 )
@@ -30,12 +31,12 @@ CAUSE = 300
 
 
 def run_id(run: RunRecord, first: Trial) -> str:
-    """Return sixteen hexadecimal digits that identify a run, wherever its journal lies."""
+    """Return the id of a run, sixteen hexadecimal digits, independent of the journal's path."""
     return digest_of(f"{run.model_dump_json()}{first.at}{first.seconds}")
 
 
 def archived(records: Sequence[Record]) -> ArchivedRun | None:
-    """Return what a run learned, as far as its journal goes; None before its first turn.
+    """Return the record of a run, as far as its journal goes; None before its first turn.
 
     Raises `KernelError` and `KeyError` for a journal that is none of a run's.
     """
@@ -80,7 +81,9 @@ def _experiences(turn: TurnRecord) -> Iterator[Experience]:
 
 
 def _gain(turn: TurnRecord, attempt: AttemptRecord) -> float | None:
-    """Return an attempt's speedup over the turn's kernel, 0.0 for a failure; None where it was not measured."""
+    """Return an attempt's speedup over the turn's kernel, 0.0 for a failure; None if it was not measured."""
+    if attempt.error.startswith(f"{Status.NOT_MEASURED}:"):
+        return None
     if attempt.gain is not None:
         return attempt.gain
     if attempt.error:

@@ -1,4 +1,4 @@
-"""Tries several changes of a kernel in one turn: each for itself, then those that helped together, then searched."""
+"""Tries several changes of a kernel in one turn: each alone, then combinations, then a search of the best."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from .searches import WantedSearch
 from .turn import Attempt, Candidate
 
 TUNER = "portfolio"
-HELPED = 1.02
-"""A smaller gain in a quick measurement is noise."""
-NEUTRAL = 0.97
-"""A change that is no slower than this costs nothing, by a quick measurement."""
-LOST = 1.05
-"""How much longer one of several workloads may take in a quick measurement; the full one is stricter."""
-TOGETHER = 5
-"""The most changes of a combination."""
-RIVAL = 0.5
-"""Share of the best gain from which a change that the best excludes is tried with more choices."""
-CLOSE = 1.15
-"""A change that is this close to the best, and has parameters, is searched too."""
-PROMISING = 0.85
-"""Where nothing helped by itself, a change with parameters that costs at most this much is searched."""
-SEARCHED = 2
-"""The most changes that are searched in a turn."""
-FEW = 12
-"""Trials for one that is not the best of its turn."""
+MIN_GAIN = 1.02
+"""Minimum gain in a screening. A smaller gain is noise."""
+MIN_NEUTRAL_GAIN = 0.97
+"""Minimum gain in a screening of a change that counts as neutral."""
+MAX_SLOWDOWN = 1.05
+"""Maximum slowdown of one of several workloads in a screening. The full evaluation is stricter."""
+MAX_COMBINED = 5
+"""Maximum number of changes in a combination."""
+RIVAL_SHARE = 0.5
+"""Fraction of the best gain above which a change that the best excludes is tried with more choices."""
+CLOSE_FACTOR = 1.15
+"""A change with parameters is searched, too, if the best gain is at most this multiple of its gain."""
+MIN_PROMISING_GAIN = 0.85
+"""Minimum gain of a change with parameters that is searched if no change helped by itself."""
+MAX_SEARCHED = 2
+"""Maximum number of changes that are searched in a turn."""
+FEW_TRIALS = 12
+"""Number of trials for a change that is not the best of its turn."""
 PATIENCE = 12
-"""Trials in a row without a better one that end a search."""
+"""Number of successive trials without improvement that end a search."""
 
 
 @dataclass(frozen=True)
 class Screened:
-    """A change, its quick evaluation, and its speedup over the kernel of the turn as measured beside it."""
+    """A change, its quick evaluation, and its speedup over the turn's kernel in the same screening."""
 
     names: tuple[str, ...]
     """The strategies that it is made of."""
@@ -48,7 +48,7 @@ class Screened:
     gain: float
 
     def attempt(self) -> Attempt:
-        """Return it as one of the turn's attempts."""
+        """Return the change as one of the turn's attempts."""
         failure = "" if self.evaluation.ok else f"{self.evaluation.status}: {self.evaluation.message}"
         return Attempt(self.proposal, (self.evaluation,), failure, self.gain)
 
@@ -68,31 +68,34 @@ class Batch:
         self._together: dict[tuple[str, ...], Proposal | None] = {}
 
     def run(self) -> list[Attempt]:
-        """Return all changes that were tried, and last those that were searched, the most promising first of them."""
+        """Return all tried changes, followed by the searched ones, the most promising first."""
         screened = self._screen({(item.strategy,): item for item in self._rewrites.proposals})
-        helped = sorted((item for item in screened if item.gain > HELPED), key=lambda one: -one.gain)
-        wider = [item for item in screened if NEUTRAL <= item.gain <= HELPED and self._widens(item.proposal)]
+        helped = sorted((item for item in screened if item.gain > MIN_GAIN), key=lambda item: -item.gain)
+        wider = [item for item in screened if MIN_NEUTRAL_GAIN <= item.gain <= MIN_GAIN and self._widens(item.proposal)]
         pool = helped or screened
-        # Rewriting takes seconds: where the time is over, nothing is combined.
-        if not self._lane.late() and (together := self._combinations(helped[:TOGETHER], wider[:TOGETHER])):
-            # The best by itself is measured again beside them: times of two screenings do not compare.
+        # Rewriting takes seconds, so nothing is combined at the time limit.
+        if not self._lane.late() and (together := self._combinations(helped[:MAX_COMBINED], wider[:MAX_COMBINED])):
+            # The best single change is measured again with them, since times of two screenings do not compare.
             again = self._screen({**{item.names: item.proposal for item in helped[:1]}, **together})
             screened += again[len(helped[:1]) :]
             # Where the time was over before it was measured again, the best is still the best.
             pool = [*(again or helped[:1]), *(pool[1:] if helped else pool)]
         attempts = [item.attempt() for item in screened]
-        for place, one in enumerate(self._contenders(pool)):
-            wins = place == 0 and one.gain > HELPED
+        for place, contender in enumerate(self._contenders(pool)):
+            wins = place == 0 and contender.gain > MIN_GAIN
             late = self._lane.late() is not None
             if late and not wins:
                 break  # the best is evaluated in any case, or nothing of the turn would count
-            most = 0 if late else None if wins else FEW
-            like, timed = self._candidate.evaluation, one.evaluation if one.evaluation.latency_ms is not None else None
-            attempts.append(search(self._lane, one.proposal, like, self._emit, most, timed))
+            most = 0 if late else None if wins else FEW_TRIALS
+            like, timed = (
+                self._candidate.evaluation,
+                contender.evaluation if contender.evaluation.latency_ms is not None else None,
+            )
+            attempts.append(search(self._lane, contender.proposal, like, self._emit, most, timed))
         return attempts
 
     def _screen(self, proposals: Mapping[tuple[str, ...], Proposal]) -> list[Screened]:
-        """Measure the turn's kernel and the changes; fewer where the run's time is over."""
+        """Measure the turn's kernel and the changes, until the run's time is over."""
         changes = list(proposals.values())
         self._emit(Proposed(self._lane.name, tuple(changes), len(changes) + 1, quick=True))
         kernel = self._candidate.kernel
@@ -106,7 +109,7 @@ class Batch:
         ]
 
     def _widens(self, proposal: Proposal) -> bool:
-        """Return whether a change brings parameters, or values for those that the kernel declares."""
+        """Return whether a change adds parameters, or values for those that the kernel declares."""
         before = self._candidate.kernel
         return bool(introduced(proposal, before.config)) or proposal.kernel.declared_values != before.declared_values
 
@@ -122,22 +125,22 @@ class Batch:
         rivals = [
             item.names[0]
             for item in helped[1:]
-            if item.gain >= RIVAL * helped[0].gain and self._sequence(names[:1], item.names) == names[:1]
+            if item.gain >= RIVAL_SHARE * helped[0].gain and self._sequence(names[:1], item.names) == names[:1]
         ]
         wanted = [self._sequence(begin, brought) for begin in (chain, names[:1], *([rival] for rival in rivals))]
         wanted += [chain[:count] for count in range(len(chain), 1, -1)]
         wanted += [[names[0], other] for other in names[1:]]
         known = {item.kernel.digest for item in self._rewrites.proposals}
         made: dict[tuple[str, ...], Proposal] = {}
-        for one in map(tuple, wanted):
-            proposal = self._combined(one) if len(one) > 1 else None
+        for sequence in map(tuple, wanted):
+            proposal = self._combined(sequence) if len(sequence) > 1 else None
             if proposal is not None and proposal.kernel.digest not in known:
                 known.add(proposal.kernel.digest)
-                made[one] = proposal
+                made[sequence] = proposal
         return made
 
     def _sequence(self, begin: Sequence[str], more: Iterable[str]) -> list[str]:
-        """Return changes, and each of the others that goes with those before it."""
+        """Return the changes, extended by each other change that combines with those before it."""
         names = [*begin]
         for name in more:
             if not names or self._combined((*names, name)) is not None:
@@ -151,19 +154,21 @@ class Batch:
 
     def _contenders(self, pool: Sequence[Screened]) -> list[Screened]:
         """Return the changes that are worth a full evaluation, the best first."""
-        best = max(pool, key=lambda one: one.gain, default=None)
+        best = max(pool, key=lambda item: item.gain, default=None)
         if best is None:
             return []
         # The same with more choices is as good a start of a search.
-        richer = [item for item in pool if {*best.names} <= {*item.names} and item.gain >= NEUTRAL * best.gain]
-        first = max(richer, key=lambda one: (_choices(one.proposal), one.gain))
-        if best.gain <= HELPED:
-            promising = [item for item in pool if item.gain >= PROMISING and _choices(item.proposal) > 1]
-            # Of those that cost nothing the one with the most choices.
-            return sorted(promising, key=lambda one: (one.gain < NEUTRAL, -_choices(one.proposal), -one.gain))[:1]
+        richer = [item for item in pool if {*best.names} <= {*item.names} and item.gain >= MIN_NEUTRAL_GAIN * best.gain]
+        first = max(richer, key=lambda item: (_choices(item.proposal), item.gain))
+        if best.gain <= MIN_GAIN:
+            promising = [item for item in pool if item.gain >= MIN_PROMISING_GAIN and _choices(item.proposal) > 1]
+            # The one with the most choices among those without a slowdown.
+            return sorted(
+                promising, key=lambda item: (item.gain < MIN_NEUTRAL_GAIN, -_choices(item.proposal), -item.gain)
+            )[:1]
         others = [item for item in pool if item is not best and item is not first]
-        close = [item for item in others if best.gain <= CLOSE * item.gain and _choices(item.proposal) > 1]
-        return [first, *sorted(close, key=lambda one: -one.gain)][:SEARCHED]
+        close = [item for item in others if best.gain <= CLOSE_FACTOR * item.gain and _choices(item.proposal) > 1]
+        return [first, *sorted(close, key=lambda item: -item.gain)][:MAX_SEARCHED]
 
 
 def search(
@@ -174,7 +179,7 @@ def search(
     most: int | None = None,
     known: Evaluation | None = None,
 ) -> Attempt:
-    """Search the proposal's parameters, with `most` trials, or evaluate it in full where there are none.
+    """Search the proposal's parameters with `most` trials, or evaluate it in full if it has none.
 
     `like` is the evaluation of a similar kernel, which tells what a trial costs; `known` a quick one of this kernel.
     """
@@ -204,12 +209,12 @@ def introduced(proposal: Proposal, before: Iterable[str]) -> Config:
 
 
 def _gain(base_ms: float, evaluation: Evaluation, base: Evaluation) -> float:
-    """Return the speedup; 0.0 for what was not timed, and where one of several workloads loses."""
+    """Return the speedup; 0.0 if it was not timed, or if one of several workloads is slower."""
     if evaluation.latency_ms is None:
         return 0.0
     before = {name: row.latency_ms for name, row in base.workloads.items()}
     ratios = ((row.latency_ms or 0.0) / (before.get(name) or math.inf) for name, row in evaluation.workloads.items())
-    return 0.0 if any(ratio > LOST for ratio in ratios) else base_ms / evaluation.latency_ms
+    return 0.0 if any(ratio > MAX_SLOWDOWN for ratio in ratios) else base_ms / evaluation.latency_ms
 
 
 def _choices(proposal: Proposal) -> int:

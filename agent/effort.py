@@ -1,4 +1,4 @@
-"""How long a search of parameters may take, by what the kernel costs to compile and to time."""
+"""The budget of a parameter search, by the kernel's compile and evaluation times."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ SAMPLES = 60
 SHORTEST_S, LONGEST_S = 0.05, 0.4
 """Bounds of a quick timing."""
 CHECK_S = 0.1
-"""Of a quick evaluation: one comparison with the reference, and what processes say to each other."""
+"""Overhead of a quick evaluation in seconds: a comparison with the reference, and communication."""
 COMPILE_S = 2.0
-"""Assumed where the compilation was not timed."""
+"""Compile time in seconds that is assumed if it was not measured."""
 SLACK = 2.0
 """How much longer than expected a search may take: some configs compile slowly, or hang."""
 LEAST_S, MOST_S = 5.0, 60.0

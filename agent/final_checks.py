@@ -1,4 +1,4 @@
-"""The last checks of a run's fastest kernels, timed beside the start, and again while other processes disturb that."""
+"""Final checks of a run's fastest kernels, timed with the start, and repeated if other processes disturb them."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ class FinalChecks:
     def __init__(self, workbench: Workbench, population: Population, criteria: StoppingCriteria, start: Kernel) -> None:
         self.refusal: str | None = None
         """Why the latest kernel that was refused does not count."""
+        self.cut_short: str | None = None
+        """Why the machine did not let a last check be made, so that what was proven before counts."""
         self._workbench = workbench
         self._population = population
         self._criteria = criteria
@@ -33,12 +35,14 @@ class FinalChecks:
         self._repeated: dict[str, LastCheck] = {}
 
     def winner(self) -> tuple[Kernel, LastCheck] | None:
-        """Return the fastest kernel that passes, and its check; None where none does.
+        """Return the fastest kernel that passes, with its check; None if none does.
 
-        It is the start where nothing is faster beyond doubt: of many noisy trials one always looks faster.
+        It is the start if no kernel is significantly faster: among many noisy trials one always looks faster.
         """
         while (best := self._population.best) is not None:
             self.renew()
+            if (earlier := self._earlier(best)) is not None:
+                return best.kernel, earlier
             if not self._disturbed(self._check(best)) and self._is_final(best):
                 check = self._check(best)
                 if best.kernel.digest == self._start.digest or faster(check):
@@ -53,11 +57,23 @@ class FinalChecks:
         The best of many noisy trials looks faster than it is, so the new measurement replaces the old one.
         """
         while (best := self._population.best) is not None and reached(best.evaluation):
+            if not self._check(best).measured:
+                del self._finals[best.kernel.digest]  # it is made again at the end
+                return False
             if self._disturbed(self._check(best)):
                 return False  # the earlier metrics count until the next opportunity
             if self._is_final(best):
                 return best.evaluation.contention is None
         return False
+
+    def _earlier(self, best: Candidate) -> LastCheck | None:
+        """Return the evaluations of before where the machine does not let the kernel be checked again."""
+        check = self._check(best)
+        if check.measured:
+            return None
+        failed = next(item for item in (check.found, check.start) if not item.measured)
+        self.cut_short = failed.message
+        return LastCheck(best.evaluation, self._workbench.start or best.evaluation)
 
     def _check(self, best: Candidate) -> LastCheck:
         """Return the kernel's last check, and make it when there is none."""
@@ -65,7 +81,7 @@ class FinalChecks:
         if digest not in self._finals:
             made = self._workbench.check_last(best.kernel, self._start)
             before = self._repeated.pop(digest, made)
-            # Of several disturbed ones the least disturbed counts; one that fails counts in any case.
+            # The least disturbed of several checks counts. A failed check counts in any case.
             keep = made.found.speedup is not None and (made.contention or 0.0) > (before.contention or 0.0)
             self._finals[digest] = before if keep else made
             self._checks[digest] += 1
@@ -81,7 +97,7 @@ class FinalChecks:
         self._finals = {digest: final for digest, final in self._finals.items() if digest not in self._repeated}
 
     def _is_final(self, best: Candidate) -> bool:
-        """Return whether these metrics are those of the kernel's last check; if not, replace them by the check's."""
+        """Return whether these metrics are from the kernel's final check; if not, replace them by the check's."""
         check = self._check(best)
         refusal = self._refusal(check)
         self.refusal = refusal or self.refusal

@@ -1,4 +1,4 @@
-"""One conversation with the workbench: what a lane evaluates and searches, and the tools that it calls."""
+"""A lane's view of the workbench: its evaluations, searches and tool calls."""
 
 from __future__ import annotations
 

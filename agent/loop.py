@@ -11,19 +11,19 @@ from ..core import Budget, Config, Evaluation, Kernel, Profile, Speedup
 from ..core.baselines import STRICT, against_text
 from ..core.events import Analysed, Emit, Finished, ProposalFailed, RulesSkipped, StartMeasured
 from ..core.verdict import NOT_REPLAYED
-from .analysis import Category, analyse
 from .batch import Batch, search
+from .bottleneck import Category, analyse
 from .final_checks import FinalChecks
 from .lane import Lane
 from .parallel import raise_any, run_parallel
 from .population import Population
-from .proposer import NoKernel, Proposer, Rewrites, RunEnded, TurnContext
+from .proposer import NoKernelError, Proposer, Rewrites, RunEndedError, TurnContext
 from .stopping import ROOFLINE, StoppingCriteria, at_floor
 from .turn import Attempt, Candidate, Turn
 from .workbench import Workbench
 
 OTHER = "first kernel"
-"""The origin of a trial with which a run begins besides its start."""
+"""Origin of the trial of a further start kernel."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Outcome:
     """The result of a run."""
 
     start: Evaluation
-    """As it was timed beside the best kernel; its first evaluation where no kernel passed the last check."""
+    """The start as timed with the best kernel; its first evaluation if no kernel passed the final check."""
     kernel: Kernel
     """The best kernel, its parameters bound; the start kernel when nothing was better."""
     best: Evaluation
@@ -48,7 +48,7 @@ class Outcome:
 
     @property
     def gain(self) -> Speedup | None:
-        """How many times as fast as the start the best kernel is, as one run timed both; None where none did."""
+        """Speedup of the best kernel over the start, timed in one run; None if they were not timed together."""
         return self.best.gain_over(self.start) if self.verified else None
 
     @property
@@ -56,8 +56,10 @@ class Outcome:
         """Whether the best kernel is verified, and faster than the start beyond doubt."""
         return self.verified and self.best.kernel_digest != self.start.kernel_digest
 
-    def reached(self, target: float, against: str = STRICT) -> bool:
-        """Return whether the verified speedup over a baseline is at least the target."""
+    def reached(self, target: float | None, against: str = STRICT) -> bool | None:
+        """Return whether the verified speedup over a baseline is at least the target; None without a target."""
+        if target is None:
+            return None
         speedup = self.best.speedup_against(against)
         trusted = self.verified and self.best.contention is None
         return trusted and speedup is not None and speedup.ratio >= target
@@ -155,7 +157,7 @@ class Optimization:
             return ended
         if any(item.turn is not None for item in expanded):
             return None
-        # What a limit ended before anything was measured may have had more to try.
+        # A turn that a limit ended before any measurement may have had more to try.
         if (late := self._late()) is not None:
             self._cut_short = True
         return late or "nothing left to try"
@@ -173,16 +175,20 @@ class Optimization:
             while len(attempts) <= self.criteria.repairs and (found := self._attempt(context, attempts)):
                 attempts += found
                 last = attempts[-1]
-                if last.quick or last.correct or not last.error:
+                if last.quick or last.correct or not last.error or not all(item.measured for item in last.evaluations):
                     break
                 self.emit(ProposalFailed(lane.name, last.error))
-        except RunEnded as error:
+        except RunEndedError as error:
             ended = str(error)
         if not (attempts or lane.tried or lane.tool_calls):
             return Expanded(None, ended)
         fastest = min(
             (item for item in lane.tried if self.criteria.refusal(item.evaluation) is None),
-            key=lambda one: (self._population.knows(one.kernel), one.evaluation.contention is not None, one.latency_ms),
+            key=lambda candidate: (
+                self._population.knows(candidate.kernel),
+                candidate.evaluation.contention is not None,
+                candidate.latency_ms,
+            ),
             default=None,
         )
         calls, cost = tuple(lane.tool_calls), self._cost(lane.name)
@@ -195,11 +201,11 @@ class Optimization:
         return Expanded(turn, ended)
 
     def _attempt(self, context: TurnContext, failed: list[Attempt]) -> list[Attempt]:
-        """Ask for a proposal and evaluate it; several where the proposer has several. Empty when there is none."""
+        """Ask for proposals and evaluate them. Return the attempts, empty without a proposal."""
         told = len(context.lane.skipped_rules)
         try:
             proposal = self.proposer.propose(context, failed)
-        except NoKernel as error:
+        except NoKernelError as error:
             return [Attempt(None, (), str(error))]
         if skipped := context.lane.skipped_rules[told:]:
             self.emit(RulesSkipped(context.lane.name, tuple(skipped)))
@@ -212,7 +218,7 @@ class Optimization:
         return [replace(attempt, error=attempt.error or self._refused(attempt)) for attempt in attempts]
 
     def _refused(self, attempt: Attempt) -> str:
-        """Return why no result of an attempt counts; empty where one does, or where it was only tried quickly."""
+        """Return the reason why no result of an attempt counts; empty if one does, or if it was only screened."""
         refusals = [
             self.criteria.refusal(evaluation) for evaluation in attempt.evaluations if evaluation.reference is not None
         ]
@@ -233,8 +239,8 @@ class Optimization:
         """Return why there is nothing more to do, or None."""
         target, against = self.criteria.target_speedup, self.criteria.against
         self._checks.renew()
-        if self._checks.confirms(
-            lambda one: (over := one.speedup_against(against)) is not None and over.ratio >= target
+        if target is not None and self._checks.confirms(
+            lambda evaluation: (over := evaluation.speedup_against(against)) is not None and over.ratio >= target
         ):
             return f"target of {target:g}x reached"
         if self._checks.confirms(partial(at_floor, profile)):
@@ -270,6 +276,9 @@ class Optimization:
         turns, trials = tuple(self.turns), self.workbench.trials
         if (winner := self._checks.winner()) is not None:
             kernel, check = winner
+            if self._checks.cut_short is not None:
+                stopped += f"; the final check was cut short, and earlier measurements count: {self._checks.cut_short}"
+                self._cut_short = True
             beside = check.start if check.start.latency_ms is not None else start
             return Outcome(beside, kernel, check.found, turns, stopped, True, self._cut_short, trials)
         stopped, refusal = "no kernel passed the final check", self._checks.refusal

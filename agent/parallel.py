@@ -1,4 +1,4 @@
-"""Runs tasks in parallel, one thread per lane, and what several of them need once."""
+"""Runs tasks in parallel, one thread per lane, and shares results that several of them need."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Generic, TypeVar
 
-from ..core import Waiting
+from ..core import ReplyPendingError
 
 Result = TypeVar("Result")
 
@@ -37,13 +37,13 @@ def run_parallel(tasks: Sequence[Callable[[], Result]]) -> list[Result | BaseExc
 
 
 def raise_any(outcomes: Sequence[object]) -> None:
-    """Raise a failure among the outcomes, if any; else `Waiting` for replies of persons that are missing."""
+    """Raise the first failure among the outcomes, otherwise `ReplyPendingError` if replies of persons are missing."""
     errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
     for error in errors:
-        if not isinstance(error, Waiting):
+        if not isinstance(error, ReplyPendingError):
             raise error
     if errors:
-        raise Waiting("; ".join(dict.fromkeys(map(str, errors))))
+        raise ReplyPendingError("; ".join(dict.fromkeys(map(str, errors))))
 
 
 def _outcome(task: Callable[[], Result]) -> Result | BaseException:
@@ -53,17 +53,22 @@ def _outcome(task: Callable[[], Result]) -> Result | BaseException:
         return error
 
 
-class Once(Generic[Result]):
-    """Results by name: what several threads ask for is made by the first of them; the others wait for it."""
+class SingleFlight(Generic[Result]):
+    """Results by name. The first thread that asks for a result makes it, and the others wait for it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._made: dict[str, Future[Result]] = {}
 
     def names(self) -> set[str]:
-        """Return what was made, or is being made."""
+        """Return the result, waiting for it if another thread makes it."""
         with self._lock:
             return {*self._made}
+
+    def forget(self, name: str) -> None:
+        """Let the next thread that asks make the result anew."""
+        with self._lock:
+            self._made.pop(name, None)
 
     def get(self, name: str, make: Callable[[], Result], again: bool = False) -> Result:
         """Return the result; `again` makes it anew. A failure is raised in all that wait, and not kept."""

@@ -1,4 +1,4 @@
-"""The correct kernels of a run: the best one, and those worth expanding."""
+"""The correct kernels of a run: the best one, and candidates for expansion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rule may gain on a kind of kernel, from what it gained before: the order in which rules are tried."""
+"""Expected gains of rules by kind of kernel, from earlier gains, which determine the order of rules."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Gains = Mapping[str, Mapping[str, float]]
 """The expected speedup by kind of kernel and rule."""
 
 UNKNOWN = 1.1
-"""Expected of a rule that was never tried on a kind of kernel: as much as one more trial counts."""
+"""Expected gain of a rule that was never tried on a kind of kernel, with the weight of one trial."""
 ENOUGH = 3
-"""Trials without a gain after which a rule counts as one that never helped."""
+"""Number of trials without a gain after which a rule is expected not to help."""
 NEVER_HELPED = 1.0
-HELPED = 1.02
+MIN_GAIN = 1.02
 MOST = 4.0
 """A larger gain counts as this: one kernel must not decide."""
 
@@ -36,12 +36,12 @@ def kinds_of(backend: str, work: str, operators: Sequence[str] = (), problem: st
 
 
 def expected(tried: Iterable[float], before: float = UNKNOWN) -> float:
-    """Return the expected speedup from the gains so far, 0.0 for a failure, where `before` was expected without them.
+    """Return the expected speedup from gains so far, 0.0 for a failure. `before` is the expectation without them.
 
     `NEVER_HELPED` after `ENOUGH` trials of which none gained.
     """
     gains = list(tried)
-    if len(gains) >= ENOUGH and max(gains) <= HELPED:
+    if len(gains) >= ENOUGH and max(gains) <= MIN_GAIN:
         return NEVER_HELPED
     # A slower kernel is not kept: it gains nothing and costs a trial.
     logs = [math.log(min(MOST, max(1.0, gain))) for gain in gains]
@@ -49,7 +49,7 @@ def expected(tried: Iterable[float], before: float = UNKNOWN) -> float:
 
 
 def unknown(rule: str, kinds: Sequence[str]) -> float:
-    """Return what is expected without any record."""
+    """Return the expectation without records."""
     return UNKNOWN
 
 
@@ -64,7 +64,7 @@ def prior_of(gains: Gains) -> Prior:
 
 
 def archived_gains(runs: Iterable[ArchivedRun], backend: str, device: str, problem: str) -> dict[str, dict[str, float]]:
-    """Return what the archive says about kernels of a backend, for a run of a problem on a device.
+    """Return the archive's expectations for kernels of a backend, for a run of a problem on a device.
 
     A rule's gains on all kernels of a kind set what is expected of it on narrower ones, and those on any device what
     is expected on this one: where little is known the broad record counts, where much is known its own.
@@ -84,7 +84,7 @@ def archived_gains(runs: Iterable[ArchivedRun], backend: str, device: str, probl
 
 
 def _on_device(gains: Sequence[tuple[float, bool]], before: float) -> float:
-    """Return what is expected on this device, by gains on any and whether they are from it."""
+    """Return the expected gains on this device, from gains on any device and whether they are from this one."""
     anywhere = expected((gain for gain, _ in gains), before)
     here = [gain for gain, same in gains if same]
     return expected(here, anywhere) if here and len(here) < len(gains) else anywhere

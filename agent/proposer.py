@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ..core import Problem, Profile, Proposal
-from .analysis import Analysis
+from ..core.turn_record import SkippedRule
+from .bottleneck import Analysis
 from .lane import Lane
 from .turn import Attempt, Candidate, Turn
 
@@ -26,6 +27,8 @@ class TurnContext:
     lane: Lane
     variant: int = 0
     """Number of earlier expansions of the same candidate: the index of the suggestion to follow."""
+    skipped_rules: Sequence[SkippedRule] = ()
+    """Rules that make no change of the candidate, where a model is told so."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +42,11 @@ class Rewrites:
     together."""
 
 
-class NoKernel(Exception):
+class NoKernelError(Exception):
     """A reply without a usable kernel; the message gives the reason, for the next attempt to learn from."""
 
 
-class RunEnded(Exception):
+class RunEndedError(Exception):
     """The proposer cannot continue: a budget is spent, or the model failed. The message says which."""
 
 
@@ -59,9 +62,9 @@ class Proposer(Protocol):
         ...
 
     def propose(self, context: TurnContext, failed: Sequence[Attempt] = ()) -> Proposal | Rewrites | None:
-        """Return a change of the candidate, or several, given the turns so far; None when nothing is left to try.
+        """Return one or several changes of the candidate, given the turns so far; None if nothing is left to try.
 
-        `failed` are this turn's failed attempts: the last is to be repaired, or given up with None. Raises `NoKernel`
-        and `RunEnded`.
+        `failed` are this turn's failed attempts: the last is to be repaired, or given up with None. Raises
+        `NoKernelError` and `RunEndedError`.
         """
         ...

@@ -10,7 +10,7 @@ from ..core import Config, Evaluation, Journal, Kernel, KernelRecord, Profile, P
 
 
 class RecordedEvaluations:
-    """Writes evaluations to a journal, and returns those that an earlier run left there.
+    """Writes evaluations to a journal, and returns those of an earlier run.
 
     A text may have been measured under several names: as its own kernel, or as another at some config. Which one comes
     first depends on timing where lanes run in parallel, so only the text identifies it. The same text may be measured
@@ -22,7 +22,7 @@ class RecordedEvaluations:
         self._journal = journal
         self._lock = threading.Lock()
         self._sources = {record.digest: record.source for record in journal.of(KernelRecord)}
-        self._earlier = [trial.evaluation for trial in journal.of(Trial)]
+        self._earlier = [trial.evaluation for trial in journal.of(Trial) if trial.evaluation.measured]
         self._known: dict[str, deque[Evaluation]] = defaultdict(deque)
         profiles = [record.profile for record in journal.of(ProfileRecord)]
         self.profile: Profile | None = profiles[-1] if profiles else None

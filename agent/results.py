@@ -11,7 +11,7 @@ from pathlib import Path
 from ..core import Evaluation, Kernel, Problem, ResultsError, is_own, read_journal, set_aside
 from ..core.evidence import with_evidence
 from ..core.files import write_whole
-from .history.conversation import conversation_text
+from .history.records import LOGS, conversation_text
 from .searches import TUNING
 from .turn import Turn
 
@@ -26,7 +26,7 @@ class Results:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.logs = root / "multiturn_logs"
+        self.logs = root / LOGS
         try:
             self.logs.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.logs) as probe:
@@ -49,11 +49,11 @@ class Results:
         return self.logs / f"first_kernel_{problem.name}_{backend}.py"
 
     def set_aside(self, problem: Problem, backend: str) -> None:
-        """Rename what an earlier run of the problem left to be resumed."""
+        """Rename the files of an earlier run of the problem that could be resumed."""
         set_aside(*self._to_resume(problem, backend))
 
     def resumes_own(self, problem: Problem, backend: str) -> bool:
-        """Whether all that a resumed run goes on from was left by a run of this user's, so that its own may be, too."""
+        """Return whether this user wrote all files that a resumed run continues, so that it may sign its own."""
         journal, *others = self._to_resume(problem, backend)
         present = [path for path in (journal, *others) if path.exists()]
         if not journal.exists() and (present or self.first_kernel_path(problem, backend).exists()):

@@ -2,41 +2,33 @@
 
 from __future__ import annotations
 
-import functools
-import logging
 import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 
-import black
-
-from ..core import Kernel, Proposal, PythonKernel, SearchSpace, SpaceError
+from ..core import Kernel, Proposal, SearchSpace, SpaceError
 from ..core.expressions import Expression
 from ..core.space_inference import named_sizes, parameter_values
-from ..core.text import first_line
 from ..core.turn_record import SkippedRule
-from .analysis import Analysis, Category
-from .analysis.applicability import NotApplicable, OtherLanguage
-from .priors import HELPED, NEVER_HELPED, UNKNOWN, Prior, expected, kinds_of, unknown
+from .applied_rules import AppliedRules
+from .bottleneck import Analysis, Category
+from .priors import MIN_GAIN, NEVER_HELPED, UNKNOWN, Prior, expected, kinds_of, unknown
 from .proposer import Rewrites, TurnContext
-from .rules import RULES, Machine, Rewritten, Rule
+from .rules import Machine, Rule
 from .turn import Attempt, Turn
 
-_LOG = logging.getLogger(__name__)
 TUNE = "tune-parameters"
-LINE_LENGTH = 120
 MOST = 16
 """Rules in one turn."""
-TOGETHER = " + "
+JOINER = " + "
 """Between the names of rules that were applied in sequence."""
 ALL_TOGETHER = 5
-"""The most rules that are applied at once because earlier runs gained by them."""
+"""Maximum number of rules applied at once because earlier runs gained by them."""
 PLACE = 0.8
-"""What a rule's expected gain counts for each category that is ranked before its own."""
+"""Factor on a rule's expected gain for each category that is ranked before its own."""
 OTHER_WORK = 0.5
-"""What it counts when the rule is for the other kind of work."""
+"""Factor if the rule is for the other kind of work."""
 
 
 class RuleProposer:
@@ -46,16 +38,14 @@ class RuleProposer:
     before (`prior`), and by this run's own turns. The first turn begins with those that gained before, in sequence.
     Those that never helped on this kind come last, after the search. No rule is tried twice on the same kernel. With a
     beam, further expansions of a kernel take what comes next. Parameters that rules introduced stay in the search.
-    Decisions depend only on the arguments, so a resumed run takes the same turns.
+    Decisions depend only on the arguments, so a resumed run takes the same turns. Without `rules` all are tried that
+    are known: this package's, and those of others.
     """
 
-    def __init__(self, machine: Machine, rules: Sequence[Rule] = RULES, prior: Prior = unknown) -> None:
-        self._machine = machine
-        self._rules = rules
+    def __init__(self, machine: Machine, rules: Sequence[Rule] | None = None, prior: Prior = unknown) -> None:
+        self._applied = AppliedRules(machine, rules)
+        self._rules = self._applied.rules
         self._prior = prior
-        self._made: dict[tuple[str, tuple[str, ...]], tuple[Rewritten, ...] | SkippedRule] = {}
-        self._failed_together: list[SkippedRule] = []
-        """Combinations that failed and were not told yet."""
         self._preparing: threading.Thread | None = None
 
     def prepare(self, kernel: Kernel) -> None:
@@ -64,15 +54,14 @@ class RuleProposer:
         self._preparing.start()
 
     def _prepare(self, kernel: Kernel) -> None:
-        for rule in self._rules:
-            self._applied([rule], kernel)
+        self._applied.skipped(kernel)
 
     def analyse(self, context: TurnContext) -> Analysis:
         """Derive the bottleneck from the metrics."""
         return context.analysis
 
     def propose(self, context: TurnContext, failed: Sequence[Attempt] = ()) -> Proposal | Rewrites | None:
-        """Return what is next for the candidate, or None when nothing is left. Failures are not repaired."""
+        """Return the next changes of the candidate; None if nothing is left. Failures are not repaired."""
         if failed:
             return None
         if self._preparing is not None:
@@ -91,7 +80,7 @@ class RuleProposer:
                 proposals.append(proposal)
 
         def combine(names: Sequence[str]) -> Proposal | None:
-            rules = dict.fromkeys(name for strategy in names for name in strategy.split(TOGETHER))
+            rules = dict.fromkeys(name for strategy in names for name in strategy.split(JOINER))
             return self._rewriting([self._named(name) for name in rules], kernel, spaces, sizes)
 
         hopeless = self._hopeless(kinds, turns)
@@ -113,11 +102,10 @@ class RuleProposer:
         """
         kernel, lane = context.candidate.kernel, context.lane
         if context.variant == 0 and not any(item.before.kernel.digest == kernel.digest for item in context.turns):
-            made = (self._applied([rule], kernel) for rule in self._rules)
-            skipped = [item for item in made if isinstance(item, SkippedRule) and item.reason]
+            skipped = self._applied.skipped(kernel)
             lane.skipped_rules += [item for item in skipped if item not in lane.skipped_rules]
-        lane.skipped_rules += self._failed_together
-        self._failed_together = []
+        lane.skipped_rules += self._applied.failed_together
+        self._applied.failed_together = []
 
     def _known(
         self,
@@ -134,7 +122,7 @@ class RuleProposer:
         gains = {proposal.strategy: self._prior(proposal.strategy, kinds) for proposal in proposals}
         names: list[str] = []
         found: list[Proposal] = []
-        for name in sorted(gains, key=lambda one: -gains[one]):
+        for name in sorted(gains, key=lambda rule: -gains[rule]):
             if gains[name] > UNKNOWN and len(names) < ALL_TOGETHER and (more := combine([*names, name])) is not None:
                 names.append(name)
                 found.insert(0, more)
@@ -144,7 +132,7 @@ class RuleProposer:
         return (*found, *(item for item in others if item is not None))
 
     def _ordered(self, analysis: Analysis, kinds: Sequence[str], turns: Sequence[Turn]) -> list[Rule]:
-        """Return the rules with the largest expected gain first; those for the other kind of work count less."""
+        """Sort rules by expected gain, the largest first. Rules for the other kind of work count less."""
 
         def promise(rule: Rule) -> float:
             place = analysis.ranking.index(Category(rule.category))
@@ -154,7 +142,7 @@ class RuleProposer:
         return sorted(self._rules, key=promise, reverse=True)
 
     def _expected(self, rule: str, kinds: Sequence[str], turns: Sequence[Turn]) -> float:
-        """Return the expected gain of a rule: the prior, and what it gained in this run."""
+        """Return the expected gain of a rule, from the prior and its gains in this run."""
         gains = [
             item.gain or 0.0
             for turn in turns
@@ -162,7 +150,7 @@ class RuleProposer:
             if item.proposal is not None and item.proposal.strategy == rule
         ]
         before = self._prior(rule, kinds)
-        return max(before, expected(gains)) if gains and max(gains) > HELPED else before
+        return max(before, expected(gains)) if gains and max(gains) > MIN_GAIN else before
 
     def _hopeless(self, kinds: Sequence[str], turns: Sequence[Turn]) -> set[str]:
         """Return the rules that never helped on this kind of kernel."""
@@ -177,7 +165,7 @@ class RuleProposer:
         """Return the kernel after the rules in sequence; None where one of them does not apply, or where what they
         demand of the parameters leaves no config.
         """
-        found = self._applied(rules, kernel)
+        found = self._applied.apply(rules, kernel)
         if not found or isinstance(found, SkippedRule):
             return None
         after = found[-1].kernel
@@ -187,45 +175,13 @@ class RuleProposer:
             return None
         return Proposal(
             kernel=after,
-            strategy=TOGETHER.join(rule.name for rule in rules),
+            strategy=JOINER.join(rule.name for rule in rules),
             category=rules[0].category,
-            rationale="; ".join(f"{one.did}: {rule.why}" for one, rule in zip(found, rules, strict=True)),
+            rationale="; ".join(
+                f"{rewritten.summary}: {rule.why}" for rewritten, rule in zip(found, rules, strict=True)
+            ),
             space=space,
         )
-
-    def _applied(self, rules: Sequence[Rule], kernel: Kernel) -> tuple[Rewritten, ...] | SkippedRule:
-        """Return what each rule made, one after the other, or which of them made no change.
-
-        What came of the beginning of a sequence is kept, as longer ones begin with it.
-        """
-        if not rules:
-            return ()
-        key = (kernel.digest, tuple(rule.name for rule in rules))
-        if key not in self._made:
-            before = self._applied(rules[:-1], kernel)
-            self._made[key] = before if isinstance(before, SkippedRule) else self._more(before, rules[-1], kernel)
-        return self._made[key]
-
-    def _more(self, before: tuple[Rewritten, ...], rule: Rule, kernel: Kernel) -> tuple[Rewritten, ...] | SkippedRule:
-        latest = before[-1].kernel if before else kernel
-        if not isinstance(latest, PythonKernel):
-            return SkippedRule(rule=rule.name, reason="")  # rules rewrite Python
-        try:
-            rewritten = rule.apply(latest, self._machine)
-            return (*before, replace(rewritten, kernel=formatted(rewritten.kernel)))
-        except OtherLanguage:
-            return SkippedRule(rule=rule.name, reason="")
-        except NotApplicable as reason:
-            _LOG.debug("rule %s does not fit: %s", rule.name, reason)
-            return SkippedRule(rule=rule.name, reason=str(reason))
-        except Exception as error:  # a bug of this rule, which the others need not pay for
-            _LOG.exception("rule failed: %s", rule.name)
-            what = first_line(f"{type(error).__name__}: {error}")
-            if before:
-                what = f"after {len(before)} other{'s' * (len(before) > 1)}: {what}"
-            failed = SkippedRule(rule=rule.name, reason=what, failed=True)
-            self._failed_together += [failed] if before else []
-            return failed
 
 
 def _tried_on(kernel: Kernel, turns: Sequence[Turn]) -> set[str]:
@@ -301,14 +257,3 @@ def joint_space(kernel: Kernel, brought: Sequence[SearchSpace], sizes: Mapping[s
         constraints += [item for item in kept if item not in constraints]
     values = {**values, **{name: choices for name, choices in suggested.items() if name not in values}}
     return kernel.space(values, constraints, sizes) if values else None
-
-
-def formatted(kernel: PythonKernel) -> PythonKernel:
-    """Return the kernel with its source formatted by black."""
-    return replace(kernel, source=_formatted(kernel.source))
-
-
-@functools.lru_cache(maxsize=256)
-def _formatted(source: str) -> str:
-    """Black takes 60 ms for a file; lanes and tools of a turn come to the same ones."""
-    return black.format_str(source, mode=black.Mode(line_length=LINE_LENGTH))

@@ -1,4 +1,4 @@
-"""Searches of a run, and screenings of several kernels: each made once, with a journal of its own."""
+"""Searches and screenings of a run. Each is made once, and has its own journal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ..core.text import digest_of
 from ..tuners import catalogue
 from ..tuners.search import FINAL, FINALISTS, SEARCHED, Found, Search
 from ..tuners.source_products import seen_in
-from .parallel import Once
+from .parallel import SingleFlight
 
 TUNING = "_tune_"
 """Separator between the name of a run's journal and that of one of its searches."""
@@ -50,7 +50,7 @@ class WantedSearch:
     """If given it is a short search: it ends after so many trials in a row without a better one, and compares few
     finalists."""
     known: Evaluation | None = None
-    """A quick evaluation of the kernel as it is, which a search then does not begin with."""
+    """A quick evaluation of the unmodified kernel, which the search need not repeat."""
     left: int | None = None
     """Trials that the run has left, which end a search as `seconds` do."""
 
@@ -61,7 +61,7 @@ class WantedSearch:
 
     @property
     def at(self) -> Config:
-        """The kernel's own values of what is searched."""
+        """The kernel's own values of the searched parameters."""
         return Config({name: self.kernel.config[name] for name in self.space.names})
 
     @property
@@ -92,8 +92,8 @@ class Searches:
         self._borrow = borrow
         self._profile = profile
         self._count = count
-        self._tuned = Once[Found]()
-        self._screened = Once[list[Evaluation]]()
+        self._tuned = SingleFlight[Found]()
+        self._screened = SingleFlight[list[Evaluation]]()
 
     def names(self) -> set[str]:
         """The names of all searches so far."""
@@ -111,9 +111,9 @@ class Searches:
             with self._borrow() as evaluator, Journal(self._path(name)) as journal:
                 start = [space.default, *kernel.configs_in(space)]
                 trials = list(journal.of(Trial))
-                ended = any(trial.origin == FINAL for trial in trials)
+                ended = any(trial.origin == FINAL and trial.evaluation.measured for trial in trials)
                 if not trials and wanted.known is not None and space.default == wanted.at:
-                    # What it was a duplicate of is no config of this search.
+                    # The config that it duplicates is not in this search.
                     update = {"config": dict(space.default), "duplicate_of": None}
                     first = wanted.known.model_copy(update=update)
                     journal.append(Trial.now(SEARCHED, first, 0.0))
@@ -121,7 +121,7 @@ class Searches:
                     self._problem,
                     kernel,
                     space,
-                    catalogue.create(wanted.tuner, space, start=start, profile=profile),
+                    catalogue.create_tuner(wanted.tuner, space, start=start, profile=profile),
                     evaluator,
                     journal,
                     Budget(trials=0) if ended else wanted.budget,
@@ -149,12 +149,13 @@ class Searches:
 
         def screen() -> list[Evaluation]:
             with Journal(self._path(name)) as journal:
-                known = {_key(trial.evaluation): trial.evaluation for trial in journal.of(Trial)}
+                trials = [trial for trial in journal.of(Trial) if trial.evaluation.measured]
+                known = {_key(trial.evaluation): trial.evaluation for trial in trials}
                 found = [known.get((kernel.digest, config)) for kernel, config in variants]
                 for origin, evaluation in zip(origins, found, strict=True):
                     if evaluation is not None:
                         self._count(origin, evaluation)
-                missing = [place for place, one in enumerate(found) if one is None]
+                missing = [place for place, evaluation in enumerate(found) if evaluation is None]
                 if missing:
                     self._measure(journal, variants, origins, missing, found, late)
                 return [item for item in found if item is not None]

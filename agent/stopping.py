@@ -13,6 +13,8 @@ from .turn import Turn
 
 MAX_STALE_ROUNDS = 3
 """Rounds in a row without the required improvement before the loop stops."""
+TARGET = 1.5
+"""Target speedup for a given kernel."""
 ROOFLINE = 0.95
 """A kernel this close to the roofline's floor has nothing left to gain."""
 EVEN = 0.98
@@ -25,11 +27,12 @@ BEATEN = 1.05
 class StoppingCriteria:
     """The target, and the limits on reaching it."""
 
-    target_speedup: float = 1.5
+    target_speedup: float | None = TARGET
+    """None to end only at a limit, at the roofline's floor, or when nothing is left to try."""
     against: str = STRICT
     """The baseline of the target, a name of `core.baselines`."""
     max_iterations: int | None = 5
-    """None ends the run when nothing is left to try, or by a budget."""
+    """Maximum number of turns; None to end when nothing is left to try, or at a budget."""
     min_improvement: float = 0.05
     beam: int = 1
     """Number of candidates that are kept, and of expansions per iteration."""
@@ -37,7 +40,7 @@ class StoppingCriteria:
     """Further attempts at a proposal that failed."""
     budget: Budget = field(default_factory=Budget)
     start: Evaluation | None = None
-    """Of the run: no workload may lose against it."""
+    """Evaluation of the run's start, against which no workload may become slower."""
 
     def refusal(self, evaluation: Evaluation) -> str | None:
         """Return why a correct kernel does not count as a result, or None."""

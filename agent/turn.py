@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from ..core import Config, Evaluation, Kernel, Proposal, Record, ToolCall, TurnRecord, source_lines
 from ..core.events import TurnEnded
 from ..core.turn_record import AttemptRecord, SkippedRule
-from .analysis import Analysis
+from .bottleneck import Analysis
 
 NO_KERNEL = "no-kernel"
 """The strategy of a turn in which no kernel was proposed."""
@@ -30,12 +30,12 @@ class Attempt:
     error: str = ""
     """The first failure, for the next attempt to learn from."""
     gain: float | None = None
-    """Of one that was tried quickly beside others: its speedup over the turn's kernel as measured beside it, 0.0 when
-    it failed. What such a one measured is no result."""
+    """For a change of a batch, the speedup over the turn's kernel in the same screening, 0.0 if it failed. Such an
+    evaluation is no result."""
 
     @property
     def quick(self) -> bool:
-        """Whether it was only tried quickly beside others."""
+        """Whether the attempt was only screened in a batch."""
         return self.gain is not None
 
     @property
@@ -53,7 +53,7 @@ class Attempt:
     def record(self) -> AttemptRecord:
         """Return the attempt without the samples of its evaluations."""
         timed = [evaluation for evaluation in self.evaluations if evaluation.latency_ms is not None]
-        best = min(timed, key=lambda one: one.latency_ms or 0.0, default=None)
+        best = min(timed, key=lambda evaluation: evaluation.latency_ms or 0.0, default=None)
         return AttemptRecord(
             strategy=self.proposal.strategy if self.proposal else NO_KERNEL,
             kernel=self.proposal.kernel.source if self.proposal else None,
@@ -112,9 +112,9 @@ class Turn:
     the best."""
     tool_calls: tuple[ToolCall, ...] = ()
     skipped_rules: tuple[SkippedRule, ...] = ()
-    """Rules that made no change of the kernel, where no earlier turn of the kernel says so."""
+    """Rules that did not change the kernel, unless an earlier turn of the kernel says so."""
     cost: Mapping[str, float] = field(default_factory=dict)
-    """Exchanges with models, their tokens, dollars and seconds; empty where rules propose."""
+    """Exchanges with models, and their tokens, dollars and seconds; empty if rules propose."""
 
     @property
     def helped(self) -> bool:
@@ -123,7 +123,7 @@ class Turn:
 
     @property
     def proposal(self) -> Proposal | None:
-        """The proposal that the turn's result is of, else its last one; none of those that were only tried quickly."""
+        """The proposal of the turn's result, otherwise the last proposal. Screened changes are excluded."""
         whole = [attempt for attempt in reversed(self.attempts) if attempt.proposal is not None and not attempt.quick]
         return next((attempt.proposal for attempt in [*filter(self._won, whole), *whole]), None)
 
@@ -135,7 +135,7 @@ class Turn:
 
     @property
     def strategy(self) -> str:
-        """The strategy of `proposal`, `BY_TOOL` where the result is none of the turn's, `RULES` or `NO_KERNEL`."""
+        """The strategy of `proposal`, `BY_TOOL` if a tool found the result, `RULES` or `NO_KERNEL`."""
         if self.found is not None and self.attempts and not any(map(self._won, self.attempts)):
             return BY_TOOL
         if self.proposal is not None:
@@ -144,17 +144,17 @@ class Turn:
 
     @property
     def tried(self) -> tuple[Attempt, ...]:
-        """Those that were tried quickly beside each other."""
+        """The changes of the turn's batch."""
         return tuple(attempt for attempt in self.attempts if attempt.quick)
 
     @property
     def evaluations(self) -> tuple[Evaluation, ...]:
-        """All evaluations of the turn, in order, without those of proposals that were only tried quickly."""
+        """All evaluations of the turn in order, without those of screened changes."""
         return tuple(item for attempt in self.attempts if not attempt.quick for item in attempt.evaluations)
 
     @property
     def error(self) -> str:
-        """The first failure of the last attempt; failures of those that were tried quickly are theirs alone."""
+        """The first failure of the last attempt. Failures of screened changes are excluded."""
         return self.attempts[-1].error if self.attempts and not self.attempts[-1].quick else ""
 
     @property
@@ -169,7 +169,7 @@ class Turn:
         return f"tried {names}: none of them is worth a search" if names else ""
 
     def ended(self) -> TurnEnded:
-        """Return the event that tells of the turn's end."""
+        """Return the event of the turn's end."""
         return TurnEnded(
             number=self.number,
             lane=f"{self.number}.{self.lane}",

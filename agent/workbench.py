@@ -1,4 +1,4 @@
-"""Evaluates the kernels of a run: each once, counted, and taken from an earlier run's journal where possible."""
+"""Evaluates the kernels of a run. Each is evaluated once, counted, and taken from an earlier journal if possible."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ..core import Config, Evaluation, Evaluator, Journal, Judge, Kernel, Problem, Profile, Screener
+from ..core import Config, DeviceError, Evaluation, Evaluator, Journal, Judge, Kernel, Problem, Profile, Screener
 from ..core.events import Emit, TrialDone
-from .parallel import Once
+from ..tuners.search import MOST_LOST
+from .parallel import SingleFlight
 from .recorded_evaluations import RecordedEvaluations
 from .searches import Searches
 
 FINAL, START_BESIDE = "final", "final: start"
-"""The origins of a last check's trials: the kernel, and the start that was timed beside it."""
+"""Origins of the trials of a final check: the kernel, and the start that was timed with it."""
 
 
 @dataclass(frozen=True)
@@ -25,12 +26,17 @@ class LastCheck:
     """A kernel and the run's start, checked anew and timed interleaved with each other."""
 
     found: Evaluation
-    """Of the kernel."""
+    """Evaluation of the kernel."""
     start: Evaluation
 
     @property
+    def measured(self) -> bool:
+        """Whether both are verdicts, and not what the machine prevented."""
+        return self.found.measured and self.start.measured
+
+    @property
     def contention(self) -> float | None:
-        """Of both, which one timing has; the larger where they could not be timed together."""
+        """Contention of both, which share a timing; the larger one if they could not be timed together."""
         return max((item.contention for item in (self.found, self.start) if item.contention is not None), default=None)
 
 
@@ -56,7 +62,7 @@ class Workbench:
         self.emit = emit
         self.trials = 0
         self.start: Evaluation | None = None
-        """Of the run: no workload may lose against it."""
+        """Evaluation of the run's start, against which no workload may become slower."""
         self._free: queue.Queue[Evaluator] = queue.Queue()
         for evaluator in evaluators:
             self._free.put(evaluator)
@@ -66,8 +72,9 @@ class Workbench:
         self.searches = Searches(problem, journal.path, self._searching, self.profile, self.count, clock)
         self._recall = RecordedEvaluations(journal)
         self._lock = threading.Lock()
+        self._lost = 0
         self._clock = clock
-        self._seen = Once[Evaluation]()
+        self._seen = SingleFlight[Evaluation]()
         """Measurements of this run, by the digest of the bound source."""
 
     def profile(self) -> Profile:
@@ -90,6 +97,8 @@ class Workbench:
         bound = kernel.bind(config)
         measure = partial(self._measure, kernel, config, bound, origin)
         found = self._seen.get(bound.digest, measure, again)
+        if not found.measured:
+            self._seen.forget(bound.digest)
         # The text may have been measured as a kernel of another name, or at another config.
         return found.model_copy(update={"kernel_digest": kernel.digest, "config": dict(config)})
 
@@ -107,11 +116,12 @@ class Workbench:
         # The text may have been measured as a kernel of another name.
         measured = found.model_copy(update={"kernel_digest": kernel.digest, "config": {}})
         self.count(FINAL, measured)
-        self._seen.get(kernel.digest, lambda: measured, again=True)
+        if measured.measured:
+            self._seen.get(kernel.digest, lambda: measured, again=True)
         return LastCheck(measured, measured if alone else beside)
 
     def _recalled_beside(self, found: Evaluation, start: Kernel) -> Evaluation | None:
-        """Return the start's evaluation by the earlier run that was timed beside another one, or None."""
+        """Return the start's evaluation in the earlier run's final check, or None."""
         while (known := self._recall.take(start)) is not None:
             if known.reference == found.reference or found.reference is None:
                 return known
@@ -143,7 +153,16 @@ class Workbench:
                 seconds = self._clock() - start
             self._recall.add(kernel, evaluation, origin, seconds)
         self.count(origin, evaluation)
+        self._require_machine(evaluation)
         return evaluation
+
+    def _require_machine(self, evaluation: Evaluation) -> None:
+        """Raise `DeviceError` where the machine lets nothing be measured: every further kernel would end so."""
+        with self._lock:
+            self._lost = 0 if evaluation.measured else self._lost + 1
+            lost = self._lost
+        if lost >= MOST_LOST:
+            raise DeviceError(f"{lost} kernels in a row could not be measured: {evaluation.message}")
 
     @contextlib.contextmanager
     def _evaluator(self) -> Iterator[Evaluator]:

@@ -26,7 +26,7 @@ from typing import Any
 import kernelwright
 from command import run_benchmark
 from kernelwright.agent.history import History, load_history
-from kernelwright.agent.history.files import runs_in
+from kernelwright.agent.history.records import runs_in
 from kernelwright.core import KernelwrightError
 
 FILL = "1_19,1_36,1_38,1_47,1_94,2_10,2_12"
@@ -71,12 +71,12 @@ def until(history: History, target: float) -> dict[str, float | int | None]:
     """Return what it took until a turn's kernel was so many times as fast as the start, and until any trial was."""
     assert history.start is not None and history.start.latency_ms is not None
     enough = history.start.latency_ms / target
-    quick = (i for i, one in enumerate(history.trials, start=1) if (one.metrics.latency_ms or math.inf) <= enough)
+    quick = (i for i, trial in enumerate(history.trials, start=1) if (trial.metrics.latency_ms or math.inf) <= enough)
     found: dict[str, float | int | None] = {"first_trial": next(quick, None)}
     for count, turn in enumerate(history.turns, start=1):
         if turn.metrics is None or (turn.metrics.latency_ms or math.inf) > enough:
             continue
-        later = [place for place, one in enumerate(history.trials) if _later(one.origin, turn.number)]
+        later = [place for place, trial in enumerate(history.trials) if _later(trial.origin, turn.number)]
         place = min(later, default=len(history.trials))
         seconds = history.trials[place - 1].elapsed_s or 0.0
         return {**found, "turns": count, "evaluations": place, "seconds": round(seconds, 1)}
@@ -115,11 +115,11 @@ def row(name: str, filled: Path, options: argparse.Namespace) -> dict[str, Any]:
 def summary(rows: list[dict[str, Any]]) -> str:
     """Return a line per kernel and target, and the geometric means of with over without."""
     lines = []
-    for one in rows:
-        gains, whole = one["gains"], one["whole"]
+    for record in rows:
+        gains, whole = record["gains"], record["whole"]
         came = [f"{way} {gains[way]:.2f}x in {whole[way]['evaluations']} evaluations" for way in WAYS]
-        lines.append(f"{one['kernel']}: {', '.join(came)}")
-        for target in one["targets"]:
+        lines.append(f"{record['kernel']}: {', '.join(came)}")
+        for target in record["targets"]:
             told = [
                 f"{way} {target[way]['turns']} turns, {target[way]['evaluations']} evaluations "
                 f"(trial {target[way]['first_trial']} was the first)"

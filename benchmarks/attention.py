@@ -26,13 +26,13 @@ from typing import Any
 from command import run_benchmark
 from environment import tuners_environment
 from kernelwright import AttentionConfig, ScheduleOptimizer
-from kernelwright.api.attention import COMPILE_S
-from kernelwright.api.devices import device_label
-from kernelwright.api.evaluators import search_evaluator
 from kernelwright.core import Config, Evaluation, Evaluator, Journal, SearchSpace, Trial, set_aside
-from kernelwright.evaluators.pipeline.processes import cores
+from kernelwright.core.environment import cores
 from kernelwright.evaluators.settings import Limits, Settings
 from kernelwright.evaluators.simulated import SimulatedEvaluator
+from kernelwright.runtime.attention import COMPILE_S
+from kernelwright.runtime.devices import device_label
+from kernelwright.runtime.evaluators import search_evaluator
 from kernelwright.tuners.grid import Grid
 from kernelwright.tuners.schedule.attention import BY_HAND, REGISTERS, SHARED_BYTES
 from kernelwright.tuners.schedule.modulo import schedule_in_order
@@ -79,17 +79,17 @@ def by_hand(optimizer: ScheduleOptimizer) -> list[Config]:
     work = ("WAIT_IN_PLACE", "HEADS_ABREAST", "WORKERS", "BULK_STORE")
     plain = space.tiles.default
 
-    def differs(one: Config, but: Collection[str]) -> bool:
-        return any(one[name] != plain[name] for name in one if name not in but)
+    def differs(config: Config, but: Collection[str]) -> bool:
+        return any(config[name] != plain[name] for name in config if name not in but)
 
-    listed = sorted(space.tiles, key=lambda one: differs(one, work))
+    listed = sorted(space.tiles, key=lambda tiles: differs(tiles, work))
     turns = [item for item in listed if item["TURNS"] and int(item["DEPTH"]) > 1]
     turns = [turn for turn in turns if not differs(turn, work) or all(turn[name] == plain[name] for name in work)]
     most = {turn["BLOCK_M"]: max(int(other["CONSUMER_REGS"]) for other in turns if other["BLOCK_M"] == turn["BLOCK_M"])
             for turn in turns}  # fmt: skip
     kept = [turn for turn in turns if turn["CONSUMER_REGS"] == most[turn["BLOCK_M"]]]
     scheduled = [(item, schedule_in_order(space.graph(item), BY_HAND)) for item in kept]
-    return [space.config(one, *found) for one, found in scheduled if found is not None]
+    return [space.config(tiles, *found) for tiles, found in scheduled if found is not None]
 
 
 class Benchmark:
@@ -153,20 +153,20 @@ class Benchmark:
         for name, found in trials.items():
             way = name if name in (AUTOMATIC, HAND) else name.split()[0]
             groups.setdefault(way, []).extend(found)
-        best = {way: Config(one.config) for way, found in groups.items() if (one := fastest(found)) is not None}
+        best = {way: Config(final.config) for way, found in groups.items() if (final := fastest(found)) is not None}
         configs = list(dict.fromkeys(best.values()))
         if not configs:
             return
         timed = dict(zip(configs, evaluator.compare(self.job.problem, self.job.kernel, configs), strict=True))
         finals = {way: row(timed[config]) for way, config in best.items()}
-        searched = [one["latency_ms"] for way, one in finals.items() if way != AUTOMATIC and one["latency_ms"]]
+        searched = [final["latency_ms"] for way, final in finals.items() if way != AUTOMATIC and final["latency_ms"]]
         least, base = min(searched, default=None), finals.get(AUTOMATIC, {}).get("latency_ms")
         over = round(base / least, 4) if base and least else None
         environment = next(iter(timed.values())).environment
         self.found |= {"finals": finals, "best_over_automatic": over, "environment": environment}
         self.write()
-        for way, one in finals.items():
-            print(f"{self.name}: final: {way}: {one['latency_ms']} ms, {one['speedup']}x SDPA", flush=True)
+        for way, final in finals.items():
+            print(f"{self.name}: final: {way}: {final['latency_ms']} ms, {final['speedup']}x SDPA", flush=True)
         print(f"{self.name}: the best is {over} times as fast as automatic pipelining", flush=True)
 
     def write(self) -> None:
@@ -179,7 +179,7 @@ class Benchmark:
 
 def fastest(trials: list[Evaluation]) -> Evaluation | None:
     timed = [trial for trial in trials if trial.latency_ms is not None]
-    return min(timed, key=lambda one: one.latency_ms or 0.0, default=None)
+    return min(timed, key=lambda evaluation: evaluation.latency_ms or 0.0, default=None)
 
 
 def summary(trials: list[Evaluation]) -> dict[str, Any]:
@@ -197,7 +197,7 @@ def compared(searches: dict[str, list[Evaluation]]) -> dict[str, Any]:
     rows = {name: summary(trials[:equal]) for name, trials in searches.items()}
     medians = {}
     for tuner in TUNERS:
-        times = [one["latency_ms"] for name, one in rows.items() if name.split()[0] == tuner and one["latency_ms"]]
+        times = [row["latency_ms"] for name, row in rows.items() if name.split()[0] == tuner and row["latency_ms"]]
         medians[tuner] = statistics.median(times) if times else None
     return {"equal_trials": equal, "median_ms": medians, "searches": rows}
 

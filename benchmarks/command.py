@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from kernelwright.cli.guard import guarded
+from kernelwright.cli.execution import guarded
 
 
 def run_benchmark(main: Callable[[], Any]) -> NoReturn:

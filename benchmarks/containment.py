@@ -28,7 +28,7 @@ def main(device: str) -> None:
         try:
             with LocalEvaluator(device, Settings(sandbox=sandbox)) as evaluator:
                 processes = evaluator.processes
-                processes.load_languages(languages_of(kernel))
+                processes.servers.load(languages_of(kernel))
                 pids = processes.server_pids
                 ready = time.perf_counter() - start
                 print(f"{sandbox}: used {processes.sandbox_used}, {len(pids)} servers ready after {ready:.2f} s")

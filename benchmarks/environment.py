@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from kernelwright.api.devices import device_label
+from kernelwright.runtime.devices import device_label
 
 LIBRARIES = ("numpy", "scipy", "xgboost")
 """The packages that the tuners compute with."""

@@ -16,11 +16,12 @@ import time
 from pathlib import Path
 
 from command import run_benchmark
-from kernelwright.api.devices import choose_device
-from kernelwright.api.evaluators import local_evaluator
-from kernelwright.api.jobs import find_job
-from kernelwright.api.options.groups import ProblemOptions
 from kernelwright.core import Config, Evaluation
+from kernelwright.core.files import cache_folder
+from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.runtime.devices import choose_device
+from kernelwright.runtime.jobs import find_job
+from kernelwright.runtime.options.groups import ProblemOptions
 
 
 def spread(values: list[float]) -> float:
@@ -47,7 +48,7 @@ def main() -> None:
     request = ProblemOptions(device=options.device, backend=options.backend)
     device = choose_device(request)
     rows = []
-    with local_evaluator(device) as evaluator:
+    with LocalEvaluator(device, memory=cache_folder()) as evaluator:
         for name in options.kernels:
             job = find_job(request, name, device)
             environment = evaluator.environment(job.problem)

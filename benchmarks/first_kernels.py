@@ -26,13 +26,13 @@ from typing import Any
 from command import run_benchmark
 from kept_codes import keep_code, kept_codes
 from kernelwright.agent.first_kernels.from_inductor import first_kernel
-from kernelwright.agent.first_kernels.obstacle import Obstacle
+from kernelwright.agent.first_kernels.unsupported_code import UnsupportedCodeError
 from kernelwright.core import Budget, Config, Evaluation, Journal, Kernel, KernelwrightError, TorchProblem
+from kernelwright.core.environment import cores
 from kernelwright.core.files import cache_folder
 from kernelwright.core.space_inference import declared_space
 from kernelwright.corpus import ProblemFile
 from kernelwright.evaluators.local import LocalEvaluator
-from kernelwright.evaluators.pipeline.processes import cores
 from kernelwright.evaluators.settings import AllowTorch, Sampling, SearchSettings, Settings
 from kernelwright.tuners import catalogue
 from kernelwright.tuners.search import Search
@@ -60,7 +60,7 @@ def row_of(file: ProblemFile, evaluator: LocalEvaluator, searcher: LocalEvaluato
             generated = evaluator.generated_code(problem)
             row["generate_s"] = round(time.perf_counter() - start, 1)
             if isinstance(generated, str):
-                raise Obstacle(generated)
+                raise UnsupportedCodeError(generated)
             code = generated
             if options.codes:
                 keep_code(options.codes, problem, code, SETTINGS)
@@ -69,7 +69,7 @@ def row_of(file: ProblemFile, evaluator: LocalEvaluator, searcher: LocalEvaluato
         row["library"] = "torch computes" in kernel.source.splitlines()[0]
         if options.trials and row["status"] == "ok":
             row["tuned"] = tuned(problem, kernel, searcher, options.trials)
-    except Obstacle as obstacle:
+    except UnsupportedCodeError as obstacle:
         row |= {"status": "no kernel", "message": str(obstacle)}
     except KernelwrightError as error:
         row |= {"status": type(error).__name__, "message": str(error)}
@@ -98,7 +98,7 @@ def tuned(problem: TorchProblem, kernel: Kernel, searcher: LocalEvaluator, trial
         (alone,) = searcher.compare(problem, kernel, [Config()])
         return {"trials": 0, **figures(alone)}
     start = [space.default, *kernel.configs_in(space)]
-    tuner = catalogue.create("portfolio", space, start=start, profile=searcher.profile(problem))
+    tuner = catalogue.create_tuner("portfolio", space, start=start, profile=searcher.profile(problem))
     with tempfile.TemporaryDirectory() as folder, Journal(Path(folder) / "journal.jsonl") as journal:
         search = Search(problem, kernel, space, tuner, searcher, journal, Budget(trials=trials))
         found = search.run()

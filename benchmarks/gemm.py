@@ -23,18 +23,18 @@ from typing import Any
 
 from command import run_benchmark
 from environment import tuners_environment
-from kernelwright.api.options.groups import Backend
 from kernelwright.commands.tune import gemm
 from kernelwright.commands.tune._gemm_result import describe, geomean
 from kernelwright.core import Config
 from kernelwright.core.events import Event, Note, PartDone, Warned
+from kernelwright.runtime.options.groups import Backend
+from kernelwright.runtime.result import duration
 from kernelwright.runtime.runtime import Runtime
-from kernelwright.runtime.words import duration
 from kernelwright.tuners.gemm.analytic import space_for
 from kernelwright.tuners.gemm.result import ShapeResult
 from kernelwright.tuners.gemm.shapes import Shape
 from kernelwright.tuners.gemm.stores import store_of
-from kernelwright.tuners.gemm.stores.store import Subject
+from kernelwright.tuners.gemm.stores.store import ConfigKey
 
 FP16 = [[[16, 64, 256, 1024, 4096], n, k] for n, k in [(1024, 1024), (4096, 1024), (4096, 4096), (7168, 2048)]]
 WEIGHTS = [(1024, 1024), (4096, 1024), (7168, 2048), (4096, 7168), (1536, 7168)]
@@ -127,18 +127,18 @@ def a8w8(arguments: argparse.Namespace) -> dict[str, Any]:
     assert task.baseline is not None
     with planned.open_evaluators[0]() as evaluator, beside.open("a") as log:
         done = {(row["M"], row["N"], row["K"]) for row in known}
-        for one in result.shapes:
-            shape = one.shape
-            if one.config is None or (shape.m, shape.n, shape.k) in done:
+        for entry in result.shapes:
+            shape = entry.shape
+            if entry.config is None or (shape.m, shape.n, shape.k) in done:
                 continue
             problem = task.problem(shape)
             others = [VLLM_DEFAULT] if arguments.backend == Backend.TRITON else []
-            tuned, *default = evaluator.compare(problem, task.kernel, [one.config, *others])
+            tuned, *default = evaluator.compare(problem, task.kernel, [entry.config, *others])
             (cublas,) = evaluator.compare(*task.baseline(shape), [Config()])
             profile = evaluator.profile(problem)
             peaks, moved = profile.ceilings, profile.min_bytes
             row = {
-                **{"M": shape.m, "N": shape.n, "K": shape.k, "config": dict(one.config)},
+                **{"M": shape.m, "N": shape.n, "K": shape.k, "config": dict(entry.config)},
                 "tuned_ms": tuned.latency_ms,
                 "vllm_default_ms": default[0].latency_ms if default else None,
                 "cublas_bf16_ms": cublas.reference.median_ms if cublas.reference else None,
@@ -180,7 +180,7 @@ def exhaustive(arguments: argparse.Namespace) -> dict[str, Any]:
     with Runtime(print_line) as runtime:
         planned = gemm.plan(everything, runtime)
     device, task = planned.device, planned.task
-    fixed = store_of(everything.chosen_format).fixed(Subject(everything.product, task.dtype, device))
+    fixed = store_of(everything.chosen_format).fixed(ConfigKey(everything.product, task.dtype, device))
     for ours, best in zip(searched.shapes, whole.shapes, strict=True):
         assert ours.config is not None and best.times
         least, chosen = min(best.times.values()), best.times.get(ours.config)

@@ -67,7 +67,7 @@ def tensors_of(plan: LaunchPlan, launch: LaunchStep) -> list[torch.Tensor]:
     """Return tensors of random numbers for a launch's arguments."""
     steps = [step for step in plan.steps if isinstance(step, TorchStep)]
     layouts: dict[int, TensorLayout] = dict(plan.layouts)
-    layouts |= {number: one for step in steps for number, one in zip(step.results, step.layouts, strict=True)}
+    layouts |= {number: result for step in steps for number, result in zip(step.results, step.layouts, strict=True)}
     found = [layouts[argument["tensor"]] for argument in launch.arguments]
     return [torch.rand(item.shape).to(dtype_of(item)) for item in found]
 

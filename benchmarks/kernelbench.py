@@ -32,9 +32,9 @@ from typing import Any
 
 from command import run_benchmark
 from kept_codes import keep_code, kept_codes
-from kernelwright.api.optimize import open_session
-from kernelwright.api.options.optimize import RunOptions
-from kernelwright.api.session import Session
+from kernelwright.commands._optimize import open_optimizer
+from kernelwright.commands._optimize.kernel_optimizer import KernelOptimizer
+from kernelwright.commands._optimize.settings import SessionSettings
 from kernelwright.core import KernelwrightError, TorchProblem
 from kernelwright.core.events import ignore
 from kernelwright.core.files import cache_folder
@@ -43,6 +43,8 @@ from kernelwright.corpus import ProblemFile
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.reference.generated_codes import GeneratedCodes
 from kernelwright.evaluators.settings import AllowTorch, Precision, Settings
+from kernelwright.runtime.options.groups import RunOptions
+from kernelwright.runtime.runtime import Runtime
 from problem_rows import Rows, number_of, numbers, problems_of, share_of
 from rich.console import Console
 from rich.table import Table
@@ -65,7 +67,7 @@ AGAINST = {
 """What a row's figures are over."""
 
 
-def session_of(options: argparse.Namespace) -> AbstractContextManager[Session]:
+def optimizer_of(options: argparse.Namespace) -> AbstractContextManager[KernelOptimizer]:
     """Return what all problems share: the processes of the evaluators, which take seconds to start, among them."""
     run = RunOptions(
         dataset=options.dataset,
@@ -83,10 +85,10 @@ def session_of(options: argparse.Namespace) -> AbstractContextManager[Session]:
         precision=options.precision,
         allow_torch=options.allow_torch,
     )
-    return open_session(run, ignore)
+    return open_optimizer(SessionSettings.of(run, Runtime(ignore)), ignore)
 
 
-def row_of(problem: ProblemFile, session: Session, options: argparse.Namespace) -> dict[str, Any]:
+def row_of(problem: ProblemFile, optimizer: KernelOptimizer, options: argparse.Namespace) -> dict[str, Any]:
     """Optimize one problem, and keep the code of its first kernel; a failure is a row, too."""
     row: dict[str, Any] = {
         **{"id": problem.id, "name": problem.name, "model": options.model},
@@ -94,7 +96,7 @@ def row_of(problem: ProblemFile, session: Session, options: argparse.Namespace) 
     }
     start = time.perf_counter()
     try:
-        result = session.optimize(session.job(problem.id))
+        result = optimizer.optimize(optimizer.job(problem.id))
     except KernelwrightError as error:
         row |= {"status": type(error).__name__, "message": first_line(error)}
     else:
@@ -254,9 +256,9 @@ def main() -> int:
     left = [item for item in share_of(problems, options.shard) if item.id not in done]
     if options.codes:
         give_to_cache(left, options)
-    with session_of(options) as session:
+    with optimizer_of(options) as optimizer:
         for place, problem in enumerate(left, start=1):
-            rows.add(row_of(problem, session, options))
+            rows.add(row_of(problem, optimizer, options))
             row = rows.rows[-1]
             figures = ", ".join(f"{_times(row[name])} of {what}" for name, what in AGAINST.items() if row.get(name))
             print(

@@ -21,15 +21,15 @@ from types import FrameType
 from typing import Any
 
 from command import run_benchmark
-from kernelwright.api.devices import choose_device
-from kernelwright.api.options.groups import DeviceOptions
-from kernelwright.cli.guard import guarded
+from kernelwright.cli.execution import guarded
 from kernelwright.core import Config, Evaluation, OptionError, PythonKernel
 from kernelwright.core.files import cache_folder
 from kernelwright.core.text import first_line, gigabytes
 from kernelwright.corpus import ProblemFile
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.settings import AllowTorch, Precision, Sampling, Settings
+from kernelwright.runtime.devices import choose_device
+from kernelwright.runtime.options.groups import DeviceOptions
 from problem_rows import Rows, problems_of, share_of
 
 PRECISIONS = {

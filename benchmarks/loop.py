@@ -56,7 +56,7 @@ print(json.dumps({
     "beside_compile": run.beside_compile,
     "disturbed": best.contention is not None,
     "turns": [
-        [turn.strategy, round(turn.gain, 3), {one.proposal.strategy: round(one.gain, 3) for one in turn.tried}]
+        [turn.strategy, round(turn.gain, 3), {tried.proposal.strategy: round(tried.gain, 3) for tried in turn.tried}]
         for turn in run.outcome.turns
     ],
     "stopped": run.outcome.stopped,

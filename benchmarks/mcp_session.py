@@ -132,8 +132,8 @@ def _field(name: str, value: Any) -> list[str]:
     return [f"    < {name}: {text if len(text) <= 2 * LONGEST else text[: 2 * LONGEST] + '...'}"]
 
 
-VERDICT = ("correct", "status", "message", "latency_ms", "reference_ms", "speedup", "interval", "warnings", "next")
-TUNED = ("run", "configs", "trials", "best_config", "start_ms", "best_ms", "times_as_fast", "warnings", "next")
+VERDICT = ("status", "message", "latency_ms", "reference_ms", "speedup", "interval", "warnings", "next")
+TUNED = ("run", "trials", "start", "best", "times_as_fast", "warnings", "next")
 PROFILE = ("status", "message", "latency_ms", "floor_ms", "times_floor", "bottleneck", "warnings", "next")
 
 
@@ -157,8 +157,8 @@ async def play(session: Session, trials: int) -> None:
     await session.call("evaluate", VERDICT, **SUBJECT)
     session.say("The structure is settled. Now its constant.")
     tuned = await session.call("tune", TUNED, **SUBJECT, trials=trials)
-    if tuned["faster"]:
-        best = tuned["best_config"]["LANES"]
+    if tuned["kernel"] is not None:
+        best = tuned["best"]["config"]["LANES"]
         session.edit(f"the fastest value, {best}", "LANES = 16", f"LANES = {best}")
     await session.call("profile", PROFILE, **SUBJECT)
     session.say("What is left is the second core: read_guide has a section on threads.")

@@ -32,14 +32,13 @@ from typing import Any
 
 import numpy as np
 from command import run_benchmark
-from kernelwright.api.devices import device_label
-from kernelwright.api.options.mlir import MlirOptions
 from kernelwright.core import Config, Evaluation
 from kernelwright.evaluators.iree.compiler import IreeCompiler
 from kernelwright.evaluators.iree.evaluator import IreeEvaluator
 from kernelwright.evaluators.iree.target import COMPILER, IreeTarget, installed, repeats_on_gpu
 from kernelwright.evaluators.timing.priority import raised
 from kernelwright.evaluators.workers.device_lock import DeviceLock
+from kernelwright.runtime.devices import device_label
 from kernelwright.tuners.start import diverse
 
 PRODUCT = """func.func @matmul(%a: tensor<{m}x{k}x{t}>, %b: tensor<{k}x{n}x{t}>) -> tensor<{m}x{n}x{r}> {{
@@ -118,7 +117,7 @@ def cublas_ms(size: Sequence[int], dtype: str) -> float | None:
 def row_of(size: Sequence[int], dtype: str, device: str, finals: Sequence[Evaluation]) -> dict[str, Any]:
     best = min(
         (finalist for finalist in finals if finalist.config and finalist.latency_ms),
-        key=lambda one: one.latency_ms or 0.0,
+        key=lambda evaluation: evaluation.latency_ms or 0.0,
     )
     flops = 2 * math.prod(size)
     assert best.latency_ms and best.reference and best.speedup
@@ -153,16 +152,17 @@ def tuned(size: Sequence[int], asked: argparse.Namespace, folder: Path) -> dict[
 
 def compile_only(sizes: Sequence[Sequence[int]], asked: argparse.Namespace, folder: Path) -> None:
     """Compile what would be tried, for a machine without a compiler."""
-    from kernelwright.api.mlir import processes_of, schedule_module
-    from kernelwright.api.mlir_wishes import Wishes
+    from kernelwright.commands.tune.mlir import Options, plan, processes_of, schedule_module
+    from kernelwright.core.events import ignore
+    from kernelwright.runtime.runtime import Runtime
 
     target = IreeTarget(asked.device, asked.chip or "")
     for size in sizes:
         file = folder / f"{name_of(size, asked.dtype)}.mlir"
         file.write_text(source_of(size, asked.dtype))
-        options = MlirOptions(file, device=asked.device, trials=asked.trials, dry_run=True)
-        processes = processes_of(options)
-        found = schedule_module(options, Wishes.of(options), processes)
+        planned = plan(Options(file, device=asked.device, trials=asked.trials, dry_run=True), Runtime(ignore))
+        processes = processes_of(planned)
+        found = schedule_module(planned, processes)
         space, first = found.schedules[0].space, found.schedules[0].first
         others = [space.encoded.config(row) for row in diverse(space, asked.trials, np.random.default_rng(asked.seed))]
         configs = list(dict.fromkeys([*first, *others]))[: asked.trials]
@@ -186,7 +186,7 @@ def measured(path: Path, told: dict[str, str], folder: Path, finalists: int = 5)
         device, told["chip"], memory=folder / "modules", label=device_label(device), release=told["release"]
     ) as evaluator:
         found = list(evaluator.evaluate(problem, kernel, configs))
-        timed = sorted((item for item in found if item.latency_ms), key=lambda one: one.latency_ms or 0.0)
+        timed = sorted((item for item in found if item.latency_ms), key=lambda evaluation: evaluation.latency_ms or 0.0)
         finals = evaluator.compare(problem, kernel, [Config(), *(Config(item.config) for item in timed[:finalists])])
     statuses = Counter(item.status.value for item in found)
     row = row_of(size, dtype, device, finals)

@@ -21,13 +21,15 @@ from pathlib import Path
 from typing import Any
 
 from command import run_benchmark
-from kernelwright.agent.analysis import analyse
+from kernelwright.agent.applied_rules import AppliedRules
+from kernelwright.agent.bottleneck import analyse
 from kernelwright.agent.lane import Lane
 from kernelwright.agent.models.choice import parse
 from kernelwright.agent.models.models import Models, ModelSettings
 from kernelwright.agent.models.transcript import Transcript
 from kernelwright.agent.program.proposer import ModelProposer
 from kernelwright.agent.proposer import TurnContext
+from kernelwright.agent.rules import Machine
 from kernelwright.agent.turn import Candidate
 from kernelwright.agent.workbench import Workbench
 from kernelwright.core import (
@@ -41,9 +43,9 @@ from kernelwright.core import (
     Measurement,
     Profile,
     PythonKernel,
+    ReplyPendingError,
     Status,
     TorchProblem,
-    Waiting,
 )
 from kernelwright.core.events import ignore
 from kernelwright.corpus import load_examples
@@ -63,6 +65,7 @@ UNKNOWN = {
 }  # fmt: skip
 VERSIONS = {"triton": "1.1.1", "torch": "1.11.1+cu111", "cuda": "11.1"}
 ERROR = 1.1e-7
+RULES = AppliedRules(Machine(cores=1, multiprocessors=132))
 
 
 @dataclass(frozen=True)
@@ -103,15 +106,15 @@ class Recorded:
             transcript = Transcript(folder / "transcript.jsonl")
             models = Models(ModelSettings(parse(f"files:{chat}"), wait=False), transcript, {})
             retriever = ExampleRetriever(load_examples(print), embedder=None)
-            proposer = ModelProposer(models, ignore, retriever)
+            proposer = ModelProposer(models, ignore, retriever, skipped_rules=RULES.skipped)
             first = dataclasses.replace(context, variant=0)
             try:
                 proposer.analyse(first)
-            except Waiting:
+            except ReplyPendingError:
                 shutil.copy2(self.folder / "0001.reply.md", chat)  # a new one may not be complete
-            proposer = ModelProposer(models, ignore, retriever)
+            proposer = ModelProposer(models, ignore, retriever, skipped_rules=RULES.skipped)
             context = dataclasses.replace(context, analysis=proposer.analyse(first))
-            with contextlib.suppress(Waiting):
+            with contextlib.suppress(ReplyPendingError):
                 proposer.propose(context)
             return [(chat / f"000{number}.prompt.md").read_text() for number in (1, 2)]
 

@@ -14,11 +14,10 @@ import re
 import tempfile
 from pathlib import Path
 
+import kernelwright
 from command import run_benchmark
-from kernelwright.api.optimize import run_optimize
-from kernelwright.api.options.optimize import OptimizeOptions
-from kernelwright.cli.optimize_progress import RunTable
-from kernelwright.cli.render import Display
+from kernelwright.cli.screens import Display
+from kernelwright.cli.terminal import RunTable
 from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.terminal_theme import MONOKAI
@@ -53,8 +52,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["KERNELWRIGHT_CACHE"] = str(Path(folder, "cache"))
         os.chdir(folder)
-        options = OptimizeOptions(kernel=given.kernel, target_speedup=given.target_speedup, model="rules")
-        result = run_optimize(options, display)
+        result = kernelwright.optimize(
+            given.kernel, target_speedup=given.target_speedup, model="rules", on_event=display.emit
+        )
     screen.line()  # the picture cuts its last line
     print(screen.export_text(clear=False))
     if not result.reached:

@@ -29,10 +29,10 @@ from typing import Any
 from unittest.mock import patch
 
 from command import run_benchmark
-from kernelwright.api.devices import device_label
 from kernelwright.core import Query, Target, WorkedExample, find_language
 from kernelwright.corpus import load_examples
 from kernelwright.rag import Embedder, ExampleRetriever, Weights, load_embedder, retriever
+from kernelwright.runtime.devices import device_label
 
 ROOT = Path(__file__).parents[1]
 FOLDER = Path(__file__).with_suffix("")

@@ -19,15 +19,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from command import run_benchmark
-from kernelwright.agent.rule_proposer import formatted
-from kernelwright.agent.rules import RULES, Machine, NotApplicable, Rewritten
-from kernelwright.api.devices import CPU, choose_device
-from kernelwright.api.evaluators import local_evaluator, machine, search_evaluator
-from kernelwright.api.jobs import Job, find_job
-from kernelwright.api.options.groups import ProblemOptions
+from kernelwright.agent.applied_rules import formatted
+from kernelwright.agent.rules import RULES, Machine, NotApplicableError, Rewritten
 from kernelwright.core import Budget, Config, Evaluation, Evaluator, Journal, PythonKernel
+from kernelwright.core.files import cache_folder
 from kernelwright.corpus import list_kernels
+from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.settings import Settings
+from kernelwright.runtime.devices import CPU, choose_device
+from kernelwright.runtime.evaluators import machine, search_evaluator
+from kernelwright.runtime.jobs import Job, find_job
+from kernelwright.runtime.options.groups import ProblemOptions
 from kernelwright.tuners import catalogue
 from kernelwright.tuners.search import Search
 
@@ -40,7 +42,11 @@ def main() -> None:
     device = choose_device(ProblemOptions(device=options.device))
     rules = [rule for rule in RULES if not options.rules or rule.name in options.rules.split(",")]
     names = options.kernels or [file.problem for file in list_kernels(options.backend)]
-    evaluator = local_evaluator(CPU) if device == CPU else search_evaluator([device], None, True, Settings())
+    evaluator = (
+        LocalEvaluator(CPU, memory=cache_folder())
+        if device == CPU
+        else search_evaluator([device], None, True, Settings())
+    )
     rows = []
     with contextlib.ExitStack() as stack:
         stack.enter_context(evaluator)
@@ -55,7 +61,7 @@ def main() -> None:
             for rule in rules:
                 try:
                     rewritten = rule.apply(kernel, machine(device))
-                except NotApplicable:
+                except NotApplicableError:
                     continue
                 found = search(evaluator, replace(job, kernel=formatted(rewritten.kernel)), rewritten, options.trials)
                 rows.append(row(job.problem.id, rule.name, start, found))
@@ -89,7 +95,7 @@ def after(kernel: PythonKernel, names: str, device: Machine) -> PythonKernel | N
     for name in filter(None, names.split(",")):
         try:
             kernel = formatted(by_name[name].apply(kernel, device).kernel)
-        except NotApplicable:
+        except NotApplicableError:
             return None
     return kernel
 
@@ -99,7 +105,7 @@ def search(evaluator: Evaluator, job: Job, rewritten: Rewritten, trials: int) ->
     space = rewritten.space
     if space is None or space.cardinality <= trials:
         return list(evaluator.evaluate(job.problem, job.kernel, list(space) if space else [Config()]))
-    tuner = catalogue.create(TUNER, space, start=[space.default], profile=evaluator.profile(job.problem))
+    tuner = catalogue.create_tuner(TUNER, space, start=[space.default], profile=evaluator.profile(job.problem))
     with tempfile.TemporaryDirectory() as folder, Journal(Path(folder) / "journal.jsonl") as journal:
         budget = Budget(trials=trials)
         search = Search(job.problem, job.kernel, space, tuner, evaluator, journal, budget)

@@ -24,15 +24,15 @@ from typing import Any
 
 from command import run_benchmark
 from environment import tuners_environment
-from kernelwright.api.simulation import loop_in, loop_of
 from kernelwright.core import Config, PythonKernel, Target, TorchProblem, Tuner
 from kernelwright.core.languages import TILELANG
 from kernelwright.evaluators.loop_simulator import simulate
 from kernelwright.evaluators.simulated import SimulatedEvaluator
+from kernelwright.runtime.attention_result import loop_in, loop_of
 from kernelwright.tuners import catalogue
 from kernelwright.tuners.schedule.bounds import interval_bound, longest_paths, resource_bound
 from kernelwright.tuners.schedule.climb import ScheduleClimb
-from kernelwright.tuners.schedule.graph import Edge, Graph, Operation
+from kernelwright.tuners.schedule.graph import Edge, Graph, LoopOperation
 from kernelwright.tuners.schedule.priorities import RandomKeys, key_space
 from kernelwright.tuners.schedule.space import ScheduleSpace
 
@@ -46,7 +46,7 @@ def random_graph(seed: int, operations: int) -> Graph:
     """Return a connected loop with two recurrences; each operation takes one resource for one to three cycles."""
     rng = random.Random(seed)
     nodes = [
-        Operation(f"N{i}", rng.randint(1, 6), {rng.choice(list(LIMITS)): (1,) * rng.randint(1, 3)})
+        LoopOperation(f"N{i}", rng.randint(1, 6), {rng.choice(list(LIMITS)): (1,) * rng.randint(1, 3)})
         for i in range(operations)
     ]
     edges = [
@@ -70,7 +70,7 @@ def hard_graph(seed: int, operations: int) -> Graph:
         uses = {first: rng.choice([(1,), (1, 1), (1, 0, 1), (1, 1, 1), (1, 0, 0, 1)])}
         if rng.random() < 0.3:
             uses[second] = rng.choice([(1,), (0, 1), (0, 0, 1)])
-        nodes.append(Operation(f"N{i}", rng.randint(2, 7), uses, rng.randint(1, 4)))
+        nodes.append(LoopOperation(f"N{i}", rng.randint(2, 7), uses, rng.randint(1, 4)))
     edges = [
         Edge(nodes[source].name, nodes[target].name, nodes[source].latency)
         for target in range(1, operations)
@@ -113,7 +113,10 @@ def tuners(space: ScheduleSpace, start: Config, seed: int) -> dict[str, Tuner]:
     return {
         "climb": ScheduleClimb(space, seed, [start]),
         "random moves": ScheduleClimb(space, seed, [start], greedy=False),
-        **{f"keys: {name}": RandomKeys(catalogue.create(name, keys, seed), space) for name in ("portfolio", "random")},
+        **{
+            f"keys: {name}": RandomKeys(catalogue.create_tuner(name, keys, seed), space)
+            for name in ("portfolio", "random")
+        },
     }
 
 
@@ -127,13 +130,13 @@ def row_of(graph: Graph, seeds: int, trials: int) -> dict[str, Any]:
         for name, tuner in tuners(space, start, seed).items():
             began = time.process_time()
             best, trial, least = searched(graph, tuner, space, trials)
-            one = found.setdefault(name, {"interval": [], "trial": [], "time": [], "cpu_seconds": []})
+            entry = found.setdefault(name, {"interval": [], "trial": [], "time": [], "cpu_seconds": []})
             spent = round(time.process_time() - began, 2)
-            for key, value in zip(one, (round(best, 2), trial, least, spent), strict=True):
-                one[key].append(value)
+            for key, value in zip(entry, (round(best, 2), trial, least, spent), strict=True):
+                entry[key].append(value)
     shortest = min(min(item["time"]) for item in found.values())
-    for one in found.values():
-        one["time_over_best"] = [round(value / shortest, 4) for value in one.pop("time")]
+    for entry in found.values():
+        entry["time_over_best"] = [round(value / shortest, 4) for value in entry.pop("time")]
     return {"bound": interval_bound(graph), "sequential": longest, "tuners": found}
 
 
@@ -145,8 +148,8 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         over = [item for row in rows for item in row["tuners"][name]["time_over_best"]]
         said[name] = {
             "runs": len(intervals),
-            "at_bound": sum(one <= bound for bound, one in intervals),
-            "within_one_cycle": sum(one <= bound + 1 for bound, one in intervals),
+            "at_bound": sum(interval <= bound for bound, interval in intervals),
+            "within_one_cycle": sum(interval <= bound + 1 for bound, interval in intervals),
             "mean_time_over_best": round(statistics.fmean(over), 4),
             "worst_time_over_best": max(over),
         }
@@ -167,7 +170,7 @@ def main() -> None:
         graph = hard_graph(number, options.operations) if options.hard else random_graph(number, options.operations)
         rows.append(row_of(graph, options.seeds, options.trials))
         row = rows[-1]
-        shown = ", ".join(f"{name} {one['interval']}" for name, one in row["tuners"].items())
+        shown = ", ".join(f"{name} {tuner['interval']}" for name, tuner in row["tuners"].items())
         print(f"loop {number}: bound {row['bound']}, sequential {row['sequential']}; {shown}", flush=True)
         if options.json:
             record = {"simulated": True, "hard": options.hard, "trials": options.trials, "seeds": options.seeds}

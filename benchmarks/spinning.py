@@ -27,7 +27,6 @@ from pathlib import Path
 from typing import Any
 
 from command import run_benchmark
-from kernelwright.api.devices import device_label
 from kernelwright.core import TorchProblem
 from kernelwright.corpus import find_problem
 from kernelwright.evaluators.correctness.inputs import Feed
@@ -37,6 +36,7 @@ from kernelwright.evaluators.timing.threads import wait_until_asleep
 from kernelwright.evaluators.workers.modules import ProblemModule
 from kernelwright.evaluators.workers.one_thread import OneThread
 from kernelwright.evaluators.workers.problem_file import problem_options
+from kernelwright.runtime.devices import device_label
 
 SETTINGS: dict[str, dict[str, str]] = {
     "default": {},
@@ -63,15 +63,15 @@ def main() -> None:
     found: dict[str, Any] = {}
     with contextlib.ExitStack() as stack:
         asked = {name: Asked(stack.enter_context(started(variables))) for name, variables in SETTINGS.items()}
-        for name, one in asked.items():
-            found[name] = {**one("environment"), "runs_on_ms": one.runs_on_ms(), "reference": {}, "candidate": {}}
+        for name, ask in asked.items():
+            found[name] = {**ask("environment"), "runs_on_ms": ask.runs_on_ms(), "reference": {}, "candidate": {}}
         for number, (problem, workload) in enumerate(PROBLEMS):
-            times = in_turns(asked, lambda one, number=number: one("reference", number))
+            times = in_turns(asked, lambda ask, number=number: ask("reference", number))
             for name, ms in times.items():
                 figures = {"ms": round(ms, 4), "ratio": round(ms / times["default"], 3)}
                 found[name]["reference"][f"{problem} {workload}"] = figures
         for writers in ("all", "one"):
-            candidates = in_turns(asked, lambda one, w=writers: [one("candidate", w)])
+            candidates = in_turns(asked, lambda ask, w=writers: [ask("candidate", w)])
             for name, figures in candidates.items():
                 found[name]["candidate"][f"inputs by {writers}"] = figures
     for name, figures in found.items():
@@ -84,8 +84,8 @@ def in_turns(asked: dict[str, Asked], ask: Callable[[Asked], list[Any]]) -> dict
     """Return the lower quartile of all workers' samples, or what `summary_of` makes of their figures."""
     samples: dict[str, list[Any]] = {name: [] for name in asked}
     for _ in range(ROUNDS):
-        for name, one in asked.items():
-            samples[name] += ask(one)
+        for name, asking in asked.items():
+            samples[name] += ask(asking)
     return {name: summary_of(values) for name, values in samples.items()}
 
 

@@ -27,10 +27,10 @@ from typing import Any
 
 from command import run_benchmark
 from kernelwright.core import Config, Evaluation, Kernel, TorchProblem
+from kernelwright.core.environment import cores
 from kernelwright.core.files import cache_folder
 from kernelwright.corpus import find_kernel, find_problem
 from kernelwright.evaluators.local import LocalEvaluator
-from kernelwright.evaluators.pipeline.processes import cores
 from kernelwright.evaluators.settings import SearchSettings, Settings
 from timing_kernels import kernels
 

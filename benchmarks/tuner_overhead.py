@@ -63,7 +63,7 @@ def main() -> None:
     print(f"{SPACE.size} configs, {options.trials} trials")
     metrics = {}
     for name in options.tuners:
-        tuner = catalogue.create(name, SPACE)
+        tuner = catalogue.create_tuner(name, SPACE)
         spent, slowest = 0.0, 0.0
         for _ in range(options.trials):
             start = time.perf_counter()
@@ -72,8 +72,8 @@ def main() -> None:
             result = evaluation(config)
             start = time.perf_counter()
             tuner.tell(config, result)
-            one = asked + time.perf_counter() - start
-            spent, slowest = spent + one, max(slowest, one)
+            total = asked + time.perf_counter() - start
+            spent, slowest = spent + total, max(slowest, total)
         metrics[name] = {"ms_per_trial": 1e3 * spent / options.trials, "slowest_ms": 1e3 * slowest}
         print(
             f"{name:12s} {1e3 * spent / options.trials:7.2f} ms per trial, slowest {1e3 * slowest:7.1f} ms", flush=True

@@ -21,13 +21,13 @@ from typing import Any
 
 from command import run_benchmark
 from environment import tuners_environment
-from kernelwright.api.devices import choose_device
-from kernelwright.api.evaluators import search_evaluator
-from kernelwright.api.jobs import Job, find_job
-from kernelwright.api.options.groups import ProblemOptions
 from kernelwright.core import Budget, Config, Journal
 from kernelwright.core.events import Event, TrialDone
 from kernelwright.evaluators.settings import Limits, Settings
+from kernelwright.runtime.devices import choose_device
+from kernelwright.runtime.evaluators import search_evaluator
+from kernelwright.runtime.jobs import Job, find_job
+from kernelwright.runtime.options.groups import ProblemOptions
 from kernelwright.tuners import catalogue
 from kernelwright.tuners.discovery import space_of
 from kernelwright.tuners.formats import write_csv
@@ -65,7 +65,7 @@ def search(
         profile = evaluator.profile(task.problem)
         space, rules = prune(space_of(task.kernel, {}, ()).space, task.kernel, profile)
         own = [Config({name: task.kernel.config[name] for name in space.names})]
-        tuner = catalogue.create(tuner_name, space, seed, start=own, profile=profile)
+        tuner = catalogue.create_tuner(tuner_name, space, seed, start=own, profile=profile)
         ready = time.perf_counter()
         times = Times()
         run = Search(task.problem, task.kernel, space, tuner, evaluator, journal, Budget(trials=trials), times)

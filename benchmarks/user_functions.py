@@ -22,10 +22,10 @@ from typing import Any
 
 import kernelwright
 from command import run_benchmark
-from kernelwright.api.patches import worthwhile
-from kernelwright.api.workload_keys import workload_keys
 from kernelwright.commands.tune.kernel import Result
 from kernelwright.core import Config, Evaluation
+from kernelwright.runtime.triton_cache import workload_keys
+from kernelwright.runtime.write_result import select_autotune_configs
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.user_packages import LINEAR, TRITON, UserPackage, apply, run_tests
@@ -81,7 +81,7 @@ def in_patch(tuned: Result) -> list[Evaluation]:
     """Return the evaluations of the configs among which the patched function's autotuner chooses."""
     best = tuned.found.best if tuned.faster else tuned.own_constants
     assert best is not None and tuned.job.function is not None
-    configs = worthwhile(best, tuned.compared, workload_keys(tuned.job.function, tuned.job.problem))
+    configs = select_autotune_configs(best, tuned.compared, workload_keys(tuned.job.function, tuned.job.problem))
     return [item for item in (best, *tuned.compared) if Config(item.config) in configs and item.ok]
 
 

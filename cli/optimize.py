@@ -1,103 +1,99 @@
-"""`optimize`: one kernel, a batch, or the list of slow ones, on the terminal."""
+"""`optimize` on a command line: one kernel, with `--batch` many, with `--list-slow` the list of slow ones."""
 
 from __future__ import annotations
 
-import csv
-import dataclasses
-import io
-import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from ..api.batch import run_batch
-from ..api.list_slow import SlowKernel, run_list_slow
-from ..api.list_slow_problems import SlowProblem
-from ..api.optimize import run_optimize
-from ..api.options.optimize import BatchOptions, ListSlowOptions, OptimizeOptions
-from ..core import OptionError
-from ..runtime.words import busy
-from .console import console
-from .guard import NOTHING_FASTER
-from .optimize_progress import RunDisplay, RunLines, RunTable
-from .optimize_result import batch_table, problem_table, slow_table
-from .parameters import chosen
-from .render import Display, Screen
+import typer
 
-COLUMNS = tuple(field.name for field in dataclasses.fields(SlowKernel))
-PROBLEM_COLUMNS = tuple(field.name for field in dataclasses.fields(SlowProblem) if field.name not in COLUMNS)
+from ..core.quotation import plain
+from ..evaluators.remote.options import LOCAL
+from ..runtime.command import find_command
+from .execution import DryRunOption, carry_out, guarded, open_screen, work
+from .parameters import RESUMABLE, Display, JsonOption, QuietOption, VerboseOption, with_examples, with_options
 
 
-def run_display(display: Display) -> RunDisplay:
-    """How runs are shown: live, in lines, or only their result."""
-    if display.quiet:
-        return RunDisplay(display)
-    live = RunTable(display)
-    return live if live.live else RunLines(display)
+class Format(StrEnum):
+    """Forms of the list of slow kernels."""
+
+    PLAIN = "plain"
+    JSON = "json"
+    CSV = "csv"
 
 
-def show_optimize(given: Mapping[str, Any], display: Display) -> int:
-    """Optimize one kernel; 0 when it ended with a faster one, `NOTHING_FASTER` when none of the verified is."""
-    result = run_optimize(chosen(given, OptimizeOptions), run_display(display).emit)
-    if display.json:
-        display.print_json(result.summary())
-    if not result.verified:
-        return 1
-    return 0 if result.faster else NOTHING_FASTER
+OPTIMIZE, LIST_SLOW, BATCH = find_command("optimize"), find_command("list_slow"), find_command("batch")
 
 
-def show_batch(given: Mapping[str, Any], source: str, display: Display) -> int:
-    """Optimize every kernel named; 0 when all ended with a verified kernel, `NOTHING_FASTER` when none is faster."""
-    screen = run_display(display)
-    result = run_batch(chosen(given, BatchOptions, kernels=read_references(source)), screen.emit)
-    if not display.quiet:
-        screen.print(batch_table(result.summaries))
-    if display.json:
-        display.print_json({"results": result.summaries})
-    if not result.verified:
-        return 1
-    return 0 if result.faster else NOTHING_FASTER
+def _optimize(
+    given: Mapping[str, Any],
+    list_slow: Annotated[
+        bool,
+        typer.Option(
+            "--list-slow", "-l", help="List kernels below --threshold, and problems of --dataset without one."
+        ),
+    ] = False,
+    batch: Annotated[
+        str | None,
+        typer.Option(help="Optimize every kernel named in a file, one a line; - reads standard input.", metavar="FILE"),
+    ] = None,
+    format: Annotated[
+        Format | None, typer.Option(help="Form of --list-slow: plain, json, csv. On a terminal a table.")
+    ] = None,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+    dry_run: DryRunOption = False,
+) -> None:
+    def do() -> int:
+        from ..core.errors import OptionError
+
+        alone = given["problem"] and not (list_slow or batch)
+        if sum(map(bool, (given["kernel"] or alone, list_slow, batch))) != 1:
+            raise OptionError("give one of `kernel` REF, `problem` FILE, `list_slow` or `batch` FILE", "see --help")
+        if format and not list_slow:
+            raise OptionError("--format belongs to `list_slow`", "use --json for a run")
+        if given["again"] and not list_slow:
+            raise OptionError("`again` belongs to `list_slow`")
+        if given["folder"] and not list_slow:
+            raise OptionError("`folder` belongs to `list_slow`", "`kernel` names one of its kernels")
+        if list_slow and given["evaluator"] != LOCAL:
+            raise OptionError("`list_slow` measures on this machine", "`evaluator` goes with `kernel` and `batch`")
+        display = Display(json, quiet, verbose)
+        if list_slow:
+            return _list(given, format.value if format else "json" if json else None, display, dry_run)
+        if batch:
+            return work(BATCH, {**given, "kernels": read_references(batch)}, display, dry_run)
+        return work(OPTIMIZE, given, display, dry_run)
+
+    raise typer.Exit(guarded(do, RESUMABLE))
 
 
-def show_list_slow(given: Mapping[str, Any], form: str | None, display: Display) -> int:
-    """Print the kernels below the threshold; 0 when all could be measured."""
-    options = chosen(given, ListSlowOptions)
-    screen = Screen(display)
-    listing = run_list_slow(options, screen.emit)
-    form = form or ("json" if display.json else None)
-    if form is None and sys.stdout.isatty():
-        console().print(slow_table(listing, options.threshold))
-        if listing.problems:
-            screen.print(problem_table(listing.problems))
-    else:
-        sys.stdout.write(render_slow(listing.slow, form or "plain", listing.problems))
-    disturbed = [f"{row.kernel}: {busy(row.contention)}" for row in listing.disturbed if row.contention is not None]
-    disturbed += [f"{row.problem}: {busy(row.contention)}" for row in listing.problems if row.contention is not None]
-    for line in [*listing.skipped, *listing.failed, *disturbed]:
-        screen.warn(line)
-    if disturbed and not options.again:
-        screen.warn("their marked records are kept; --again measures them once more")
-    return 1 if listing.failed or not (listing.measured or listing.problems) else 0
+_optimize.__doc__ = OPTIMIZE.help
+optimize = with_examples(*OPTIMIZE.examples)(
+    with_options(OPTIMIZE.options)(with_options(LIST_SLOW.options, only=OPTIMIZE.also[1])(_optimize))
+)
 
 
-def render_slow(rows: Sequence[SlowKernel], form: str, problems: Sequence[SlowProblem] = ()) -> str:
-    """Rows for a pipe, kernels first. Plain: speedup or headroom, category, and what `optimize` takes."""
-    records = [*(row.record() for row in rows), *(row.record() for row in problems)]
-    if form == "json":
-        return json.dumps(records, indent=1) + "\n"
-    if form == "csv":
-        text = io.StringIO()
-        writer = csv.DictWriter(text, (*COLUMNS, *(PROBLEM_COLUMNS if problems else ())), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(records)
-        return text.getvalue()
-    kernels = [f"{row.speedup:.3f} {row.category} {row.kernel}\n" for row in rows]
-    return "".join([*kernels, *(f"{row.headroom:.3f} NO_KERNEL {row.problem}\n" for row in problems)])
+def _list(given: Mapping[str, Any], form: str | None, display: Display, dry_run: bool) -> int:
+    """Print the kernels below the threshold, in a form for pipes if one is given."""
+    if form is None or dry_run:
+        return work(LIST_SLOW, given, display, dry_run)
+    screen = open_screen(LIST_SLOW, display)
+    result = carry_out(LIST_SLOW, given, screen)
+    sys.stdout.write(plain(result.render(form)))
+    screen.show(result, None)
+    exit_code: int = result.exit_code
+    return exit_code
 
 
 def read_references(source: str) -> list[str]:
     """The kernels named in a file or on standard input: the last word of each line, # begins a comment."""
+    from ..core.errors import OptionError
+
     try:
         text = sys.stdin.read() if source == "-" else Path(source).read_text()
     except (OSError, UnicodeDecodeError) as error:

@@ -1,29 +1,61 @@
-"""From option classes to command lines: every field becomes a flag, and what was given becomes the options.
+"""Turns option classes into command lines: every field becomes a flag, and the given values become options.
 
-An option is written once, in `api/options`; a command adds only what concerns the terminal (`json`, `quiet`, ...).
+An option is written once, in its command or in `runtime/options`; what concerns the terminal is added (`json`, ...).
+Messages name options as Python does, and are shown with flags.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib
 import inspect
+import json
+import pkgutil
+import re
 import typing
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from types import GenericAlias
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from ..api.options.groups import OUTPUT
-from ..api.options.option import Details, Options, details_of, types_of
-from .flags import SHORT, as_flags, flag_of, option_names
+from ..runtime import options as api_options
+from ..runtime.options.option import OUTPUT, Details, Options, details_of, settable_of, types_of
+
+if TYPE_CHECKING:
+    from ..core.errors import KernelwrightError
 
 RESUMABLE = "interrupted; the same command with --resume goes on from here"
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.", rich_help_panel=OUTPUT)]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only.", rich_help_panel=OUTPUT)]
+VerboseOption = Annotated[bool, typer.Option("--verbose", help="Print changes and logs too.", rich_help_panel=OUTPUT)]
 """Options of the terminal, which several commands have and no Python caller needs."""
+PROGRAM = "kernelwright"
+WIDTH = 76
+"""Columns that a line of help has on a terminal of 80."""
 OptionsT = TypeVar("OptionsT", bound=Options)
+CommandT = TypeVar("CommandT", bound=Callable[..., None])
+SHORT = {"kernel": "-k", "list_slow": "-l", "quiet": "-q", "output": "-o"}
+SINGULAR = {"params": "param"}
+"""Flags that give one element of a Python sequence."""
+_NAMED = re.compile(r"`([a-z][a-z0-9_]*)`")
+
+
+@dataclass(frozen=True)
+class Display:
+    """How much a command shows, and where: with `json` standard output is for the object alone."""
+
+    json: bool = False
+    quiet: bool = False
+    verbose: bool = False
+    to_stderr: bool = False
+    """Whether text is written to standard error for another reason, such as a list on standard output."""
+
+    def print_json(self, found: Mapping[str, Any]) -> None:
+        """Print the object of --json."""
+        print(json.dumps(found))
 
 
 def with_options(
@@ -46,11 +78,8 @@ def with_options(
         shown = inspect.signature(command, eval_str=True).parameters.values()
         own = [item for item in shown if item.name not in ("given", "context")]
         types = types_of(options)
-        settable = {
-            field.name: (field, types[field.name])
-            for field in fields
-            if field.name not in positional and field.default is not dataclasses.MISSING and not details_of(field).texts
-        }
+        names = {field.name for field in fields}
+        settable = {name: option for name, option in settable_of(options, positional).items() if name in names}
         derived = [_parameter(field, types[field.name], field.name in positional) for field in fields]
 
         @functools.wraps(command)
@@ -80,7 +109,9 @@ def _parameter(field: dataclasses.Field[Any], kind: Any, positional: bool) -> in
         kind, default = list[str] | None, None
     if typing.get_origin(kind) is tuple:
         kind, default = GenericAlias(list, typing.get_args(kind)[:1]) | None, None
-    described: dict[str, Any] = {"help": as_flags(details.help, names), "metavar": details.metavar}
+    described: dict[str, Any] = {"help": as_flags(details.text, names), "metavar": details.metavar}
+    if details.choices is not None:
+        described |= {"metavar": details.metavar or "NAME", "autocompletion": _completing(details.choices)}
     info: Any
     if positional:
         info = typer.Argument(**described, show_default=False)
@@ -98,8 +129,12 @@ def _parameter(field: dataclasses.Field[Any], kind: Any, positional: bool) -> in
     )
 
 
+def _completing(choices: Callable[[], Mapping[str, str]]) -> Callable[[str], list[str]]:
+    return lambda incomplete: [name for name in choices() if name.startswith(incomplete)]
+
+
 def command_of(context: typer.Context) -> tuple[str, ...]:
-    """('tune', 'kernel'): the command's name without the program's, also where the program is one command alone."""
+    """Return the command's name without the program's: ('tune', 'kernel')."""
     names = []
     step: Any = context
     while step.parent is not None:
@@ -109,21 +144,22 @@ def command_of(context: typer.Context) -> tuple[str, ...]:
 
 
 def _configured(context: typer.Context, fields: Mapping[str, tuple[dataclasses.Field[Any], Any]]) -> dict[str, Any]:
-    """What the environment and files set of the options that the command line does not give.
+    """Return values from the environment and files for options that the command line does not give.
 
-    What a project's files set is told on standard error: they may be another's.
+    Settings of a project's files are reported on standard error, since the project may belong to someone else.
     """
+    if not fields:  # such as `trust`, which must not mind what a file says
+        return {}
     from ..core.errors import KernelwrightError
-    from .configuration import sources
-    from .guard import tell
-    from .project_settings import configured, told
+    from ..runtime.configuration import sources
+    from ..runtime.trusted_projects import configured, messages
 
     given = {name for name in fields if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"}
     try:
         left = {name: field for name, field in fields.items() if name not in given}
         found = configured(command_of(context), left, sources())
         values = {name: setting.value_for(*fields[name]) for name, setting in found.settings.items()}
-        for line in told(found):
+        for line in messages(found):
             typer.echo(line, err=True)
     except KernelwrightError as error:
         raise typer.Exit(tell(error)) from None
@@ -138,3 +174,86 @@ def chosen(given: Mapping[str, Any], options: type[OptionsT], **more: Any) -> Op
     """The options of a class from the values that a command line gave."""
     names = {field.name for field in dataclasses.fields(options)}
     return options(**{name: value for name, value in {**given, **more}.items() if name in names})
+
+
+def examples_block(examples: Sequence[str]) -> str:
+    """Return a paragraph for a help text, with each example on its own lines, ready for a shell."""
+    lines = [line for example in examples for line in _wrapped(f"{PROGRAM} {example}")]
+    return "\n".join(["Examples:", *lines])
+
+
+def with_examples(*examples: str) -> Callable[[CommandT], CommandT]:
+    """Add examples to a command's help; they are written without the program's name."""
+
+    def decorate(command: CommandT) -> CommandT:
+        command.__doc__ = f"{inspect.cleandoc(command.__doc__ or '')}\n\n{examples_block(examples)}"
+        return command
+
+    return decorate
+
+
+def _wrapped(example: str) -> list[str]:
+    """Wrap an example with backslashes at line ends. Options and their values stay together."""
+    lines, line = [], "  "
+    for part in example.replace(" -", "\0-").split("\0"):
+        if len(line) + len(part) + 2 > WIDTH and line.strip():
+            lines.append(f"{line.rstrip()} \\")
+            line = "      "
+        line += f"{part} "
+    return [*lines, line.rstrip()]
+
+
+def flag_of(name: str, negated: bool = False) -> str:
+    """'--max-cost' for 'max_cost'; '--no-save' for a negated 'save'."""
+    return f"--{'no-' if negated else ''}{SINGULAR.get(name, name).replace('_', '-')}"
+
+
+def as_flags(text: str, names: Collection[str]) -> str:
+    """A message with the options that it names in backticks shown as flags: `max_cost` as --max-cost."""
+
+    def flag(match: re.Match[str]) -> str:
+        name = match[1]
+        return flag_of(name, negated=name in true_by_default()) if name in names else match[0]
+
+    return _NAMED.sub(flag, text)
+
+
+def option_names() -> frozenset[str]:
+    """The names of the options of all commands whose modules are imported."""
+    return _names(len(_classes()))[0]
+
+
+def true_by_default() -> frozenset[str]:
+    """The names of the options whose flags turn them off."""
+    return _names(len(_classes()))[1]
+
+
+@functools.cache
+def _names(classes: int) -> tuple[frozenset[str], frozenset[str]]:
+    """Return flag names, and those of options that are true by default. They are collected again after new classes."""
+    fields = [field for item in _classes() for field in dataclasses.fields(item)]
+    names = {field.name for field in fields} | {"batch", "list_slow"}
+    return frozenset(names), frozenset(field.name for field in fields if field.default is True)
+
+
+def _classes() -> list[type[Options]]:
+    """All option classes."""
+    _import_shared()
+    classes, below = [], Options.__subclasses__()
+    while below:
+        classes.append(cls := below.pop())
+        below += cls.__subclasses__()
+    return classes
+
+
+@functools.cache
+def _import_shared() -> None:
+    for module in pkgutil.iter_modules(api_options.__path__):
+        importlib.import_module(f"{api_options.__name__}.{module.name}")
+
+
+def tell(error: KernelwrightError) -> int:
+    """Print an error as one line, with flags in place of option names, and return its exit code."""
+    shown = as_flags(str(error), option_names())
+    typer.echo(f"{'waiting' if error.exit_code == 75 else 'error'}: {shown}", err=True)
+    return error.exit_code

@@ -9,16 +9,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import computed_field
-
-from ..api.jobs import Job
-from ..api.options.groups import FunctionOptions, ProblemOptions
-from ..api.options.option import option
-from ..api.options.trust import TrustOptions
-from ..core import Evaluation, OptionError, Status
+from ..core import Evaluation, OptionError
 from ..core.events import Emit, working
 from ..core.launch_plan import LaunchPlan
 from ..runtime import command, result
+from ..runtime.jobs import Job
+from ..runtime.options.groups import FunctionOptions, ProblemOptions
+from ..runtime.options.option import option
+from ..runtime.options.trust import TrustOptions
+from ..runtime.result import EvaluationResult, JobResult
 from ..runtime.runtime import OpenLocal, Runtime
 
 EXAMPLES = ("plan --kernel 2_10 --workload tiny --save-plan plan",)
@@ -35,47 +34,31 @@ class Options(TrustOptions, ProblemOptions, FunctionOptions):
 
 @dataclass(frozen=True)
 class Plan(command.Plan):
-    """The kernel to record, and where its plan is written."""
+    """The kernel to record, and the folder for its plan."""
 
     job: Job
     save_plan: Path | None
     open_evaluator: OpenLocal
 
 
-class Result(result.Result):
+class Result(EvaluationResult, JobResult):
     """A kernel's launch plan, and whether replaying it computes what the reference does."""
 
-    problem: str
-    workload: str
     plan: LaunchPlan | None
-    """None where there is none."""
+    """The plan; None if it could not be made."""
     evaluation: result.ForPython[Evaluation]
-    """Checked, not timed; its `replay` says whether the plan was replayed, or why not."""
+    """The evaluation, checked but not timed. `replay` tells whether the plan was replayed, or why not."""
     saved: result.ForPython[Path | None] = None
-    """Where the plan is written, if it was replayed."""
+    """Folder of the plan, if it was replayed and saved."""
 
-    @computed_field
-    @property
-    def status(self) -> Status:
-        """Whether the kernel is correct."""
-        return self.evaluation.status
-
-    @computed_field
-    @property
-    def message(self) -> str:
-        """Why it is not."""
-        return self.evaluation.message
-
-    @computed_field
-    @property
+    @result.computed
     def replayed(self) -> bool:
         """Whether the kernel is correct, and its plan computes the same."""
         return self.evaluation.ok and self.evaluation.replay is not None and self.evaluation.replay.replayed
 
-    @computed_field
-    @property
+    @result.computed
     def remark(self) -> str:
-        """Why it was not replayed; '' where it was."""
+        """Reason why the plan was not replayed; '' if it was."""
         if self.replayed:
             return ""
         found = self.evaluation
@@ -83,19 +66,22 @@ class Result(result.Result):
 
     @property
     def exit_code(self) -> int:
-        """1 where the replay does not compute what the reference does."""
+        """1 if the replay does not compute what the reference does."""
         return 0 if self.replayed else 1
 
     def lines(self) -> Iterator[str]:
-        """A line for each step, then whether it was replayed."""
+        """One line per step, then the result of the replay."""
         for number, line in enumerate(self.plan.all_lines() if self.plan else (), 1):
             yield f"{number:3} {line}"
         if self.replayed:
             yield "replayed: yes; it computes what the reference does, without the kernel's Python"
+            if depends_on := self.evaluation.replay and self.evaluation.replay.depends_on:
+                yield f"{depends_on}: each set of them has a plan of its own, of which this is the first"
         else:
             yield f"replayed: no; {self.remark}"
         if self.saved:
-            yield f"plan: {self.saved}" if self.replayed else "no plan is written"
+            holds = self.replayed and not (self.evaluation.replay and self.evaluation.replay.depends_on)
+            yield f"plan: {self.saved}" if holds else "no plan is written"
 
 
 def plan(options: Options, runtime: Runtime) -> Plan:
@@ -112,10 +98,4 @@ def run(plan: Plan, emit: Emit) -> Result:
     job = plan.job
     with plan.open_evaluator() as evaluator, working(emit, f"recording {job.problem.id} on {job.device}"):
         evaluation, recorded = evaluator.plan(job.problem, job.kernel, plan.save_plan)
-    return Result(
-        problem=job.problem.id,
-        workload=job.problem.workload,
-        plan=recorded,
-        evaluation=evaluation,
-        saved=plan.save_plan,
-    )
+    return Result(job=job, plan=recorded, evaluation=evaluation, saved=plan.save_plan)

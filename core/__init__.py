@@ -1,6 +1,7 @@
 """The types that all parts share: typed, frozen, without torch."""
 
 from .archive import Archive, ArchivedRun, Experience, Improvement, Provenance
+from .bottleneck import find_bottleneck
 from .budget import Budget
 from .errors import (
     DeviceError,
@@ -11,10 +12,10 @@ from .errors import (
     ModelError,
     OptionError,
     ProblemError,
+    ReplyPendingError,
     ResultsError,
     ScheduleError,
     SpaceError,
-    Waiting,
 )
 from .evaluation import CHECKED_NOT_TIMED, Evaluation
 from .joint_problem import JointProblem
@@ -102,6 +103,7 @@ __all__ = [
     "Record",
     "Rejection",
     "Replay",
+    "ReplyPendingError",
     "ResultsError",
     "Retriever",
     "RunRecord",
@@ -121,11 +123,11 @@ __all__ = [
     "Tuner",
     "TurnRecord",
     "Value",
-    "Waiting",
     "WorkedExample",
     "backends",
     "check_count",
     "default_backend",
+    "find_bottleneck",
     "find_language",
     "is_own",
     "known_languages",

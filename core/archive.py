@@ -1,76 +1,77 @@
-"""The archive: what every run of this installation learned, one run a line, kept when its results folder is deleted."""
+"""The archive of what runs of this installation learned. It outlives their results folders."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from .json_lines import append_lines
 from .retrieval import Gain
+from .text import BAD_DATA
 
 VERSION = 1
-"""Of the records; those of a later one are passed over."""
+"""Version of the record format. Records of a later version are skipped."""
 
 
-class _Part(BaseModel):
+class _ArchivePart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class Experience(_Part):
-    """A technique that was tried on a kernel, and what came of it."""
+class Experience(_ArchivePart):
+    """A technique that was tried on a kernel, and its gain."""
 
     technique: str
-    """A rule's name, several joined by ' + ', or a model's strategy."""
+    """The name of a rule, several names joined by ' + ', or a model's strategy."""
     gain: float = Field(ge=0, allow_inf_nan=False)
-    """Its speedup over the kernel that it was tried on; 0.0 when it failed."""
+    """Speedup over the kernel that it was tried on; 0.0 if it failed."""
     cause: str = ""
-    """Why it failed, in a line."""
+    """Reason of the failure, in one line."""
 
 
-class Improvement(_Part):
-    """The kernel that a run began with, and the faster one that it verified."""
+class Improvement(_ArchivePart):
+    """The kernel that a run started with, and the faster kernel that it verified."""
 
     before: str
     """Source text."""
     after: str
     gain: Gain
     category: str
-    """The bottleneck of the turn that gained most."""
+    """The bottleneck in the turn with the largest gain."""
     techniques: tuple[str, ...] = ()
-    """Strategies of the turns that improved the kernel."""
+    """Strategies of the turns that made the kernel faster."""
     story: str = ""
-    """Why these helped, in the proposer's words."""
+    """Explanation by the proposer of why these helped."""
 
 
-class Provenance(_Part):
-    """Where a record comes from."""
+class Provenance(_ArchivePart):
+    """Origin of a record."""
 
     folder: str
-    """The results folder, or the journal, that it was derived from."""
+    """The results folder or the journal that the record was derived from."""
     imported: bool = False
-    """Whether the user had it entered: another's run, or one of before journals were signed."""
+    """Whether the user imported it: the run of someone else, or one older than signed journals."""
     project: str = ""
-    """The folder that the run was started in."""
+    """Working folder of the run."""
     user: str = ""
-    """Who ran it, or had it entered."""
+    """The user who ran or imported it."""
     host: str = ""
 
 
-class ArchivedRun(_Part):
-    """What a run learned: on which kind of kernel, where, and what each technique was worth."""
+class ArchivedRun(_ArchivePart):
+    """What one run learned: the kind of kernel, the device, and the gain of each technique."""
 
     version: int = VERSION
     run: str
-    """Sixteen hexadecimal digits: a later record with the same ones replaces this one."""
+    """Id of the run, sixteen hexadecimal digits. A later record with the same id replaces this one."""
     at: str = ""
-    """When its first trial ended, ISO 8601 in UTC."""
+    """End of the first trial, ISO 8601 in UTC."""
     problem: str
     reference: str = ""
-    """Sixteen hexadecimal digits that stand for the problem's source."""
+    """Digest of the problem's source, sixteen hexadecimal digits."""
     sizes: str = ""
-    """Pairs of name and size, as Python writes them."""
+    """The `repr` of pairs of name and size."""
     device: str
     backend: str
     """Language and target: 'triton', 'tilelang_cpu'."""
@@ -80,25 +81,25 @@ class ArchivedRun(_Part):
     """The reference's operators in the order they ran."""
     model: str = "rules"
     versions: dict[str, str] = Field(default_factory=dict)
-    """Of Python, torch and the kernel's compiler, as evaluations record them."""
+    """Versions of Python, torch and the kernel's compiler, as in evaluations."""
     tried: tuple[Experience, ...] = ()
     improvement: Improvement | None = None
-    """None when nothing became faster, or it was not verified."""
+    """None if no kernel was both faster and verified."""
     origin: Provenance | None = None
-    """None in records of before there was one."""
+    """None in records that are older than this field."""
 
 
 class Archive:
-    """A file of `ArchivedRun`s, one JSON object a line, that several processes may extend at once.
+    """A file of `ArchivedRun`s, one JSON object per line. Several processes may append at the same time.
 
-    What is broken, or of a later version, is passed over: the archive advises, no result depends on it.
+    Broken lines and lines of a later version are skipped: the archive only advises, and no result depends on it.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def read(self) -> list[ArchivedRun]:
-        """Return the runs in the order of their first records; of each the last record. Empty without a file."""
+        """Return the last record of each run, in the order of first records. Empty if there is no file."""
         try:
             lines = self.path.read_bytes().splitlines()
         except OSError:
@@ -107,7 +108,7 @@ class Archive:
         return list({item.run: item for item in runs if item is not None}.values())
 
     def add(self, *runs: ArchivedRun) -> None:
-        """Append runs, on disk when this returns; raises `ResultsError` where that is impossible."""
+        """Append runs and sync them to disk. Raises `ResultsError` if that fails."""
         advice = "make room, name another file in KERNELWRIGHT_ARCHIVE, or set `archive` off"
         append_lines(self.path, (run.model_dump_json(exclude_defaults=True) for run in runs), advice)
 
@@ -117,5 +118,5 @@ def _parsed(line: bytes) -> ArchivedRun | None:
         found = json.loads(line)
         known = isinstance(found, dict) and found.get("version", VERSION) <= VERSION
         return ArchivedRun.model_validate(found) if known else None
-    except (ValidationError, ValueError, TypeError, RecursionError):
+    except BAD_DATA:
         return None

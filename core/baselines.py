@@ -1,28 +1,28 @@
-"""What a kernel's time is compared with, by name; docs/timing.md explains the choice."""
+"""Names of the baselines that kernels are compared with. docs/timing.md explains the choice."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 STRICT = "strict"
-"""Eager PyTorch that computes fp32 in fp32: TF32 is off."""
+"""Eager PyTorch with TF32 off: fp32 is computed in fp32."""
 DEFAULT = "default"
-"""Eager PyTorch with its own defaults, which let convolutions compute fp32 in TF32."""
+"""Eager PyTorch with its defaults, which allow TF32 in fp32 convolutions."""
 COMPILE = "compile"
-"""`torch.compile` with PyTorch's own defaults."""
+"""`torch.compile` with PyTorch's defaults."""
 
 REMEMBERED = "as measured before"
-"""How the method of a baseline ends that was not timed in this run: its ratio to the reference is an earlier run's."""
+"""Suffix of a baseline's method if it was not timed in this run: its ratio to the reference is from an earlier run."""
 
 Precision = Literal["fp32", "default"]
-"""How exactly the reference computes and a kernel must: fp32 in fp32, or as PyTorch does by default."""
+"""Required precision of reference and kernel: fp32 in fp32, or PyTorch's defaults."""
 
 BesideCompile = Literal["faster", "as fast", "slower", "not compiled"]
-"""How a result stands to `torch.compile`, by the interval of its speedup."""
+"""Comparison with `torch.compile`, by the interval of the speedup."""
 
 
 def beside_compile(interval: tuple[float, float] | None) -> BesideCompile:
-    """Return how a result stands to `torch.compile`; without an interval, torch did not compile the reference."""
+    """Compare a result with `torch.compile`. Without an interval, torch could not compile the reference."""
     if interval is None:
         return "not compiled"
     low, high = interval
@@ -30,12 +30,12 @@ def beside_compile(interval: tuple[float, float] | None) -> BesideCompile:
 
 
 def reference_name(precision: str) -> str:
-    """Return the name of the baseline that is the reference under a policy of precision."""
+    """Return the name of the baseline that serves as reference at a precision."""
     return DEFAULT if precision == DEFAULT else STRICT
 
 
 def against_text(against: str, precision: str = "fp32") -> str:
-    """'the reference', or "PyTorch's defaults" and the like: what a speedup is against, in words."""
+    """Describe what a speedup is against: 'the reference', "PyTorch's defaults", ..."""
     if against == reference_name(precision):
         return "the reference"
     return {DEFAULT: "PyTorch's defaults", COMPILE: "torch.compile"}.get(against, against)

@@ -1,4 +1,4 @@
-"""Derives a kernel's bottleneck from its metrics: each cause with the speedup that removing it could bring."""
+"""Derives a kernel's bottleneck from its metrics: causes, each with the speedup that fixing it could bring."""
 
 from __future__ import annotations
 
@@ -11,47 +11,47 @@ from .profile import Profile
 from .retrieval import BOTTLENECKS
 from .text import digits
 
-# Causes below these are not reported.
+# Causes beyond these thresholds are not reported.
 _GAP = 0.8
-"""Share of a call's time in which kernels run."""
+"""Fraction of a call's time in which kernels run."""
 _FULL = 0.85
-"""Share of the multiprocessors that a launch keeps busy on average."""
+"""Fraction of the multiprocessors that a launch keeps busy on average."""
 _OCCUPIED = 0.25
-"""Share of a multiprocessor's warps, from which on more of them seldom help (Volkov: Better Performance at Lower
+"""Fraction of a multiprocessor's warps beyond which more warps seldom help (Volkov: Better Performance at Lower
 Occupancy, 2010)."""
 FEW_WARPS = "of a multiprocessor's warps"
-"""Part of the evidence for a low occupancy."""
+"""Text in the evidence of low occupancy."""
 _SATURATED = 0.85
-"""Share of the copy's bandwidth, from which on a kernel has no other limit."""
+"""Fraction of the copy bandwidth above which memory is a kernel's only limit."""
 _WEIGHT = 0.1
-"""Share of the kernels' time; kernels below it are ignored."""
+"""Fraction of the kernels' total time; kernels below it are ignored."""
 
 
 @dataclass(frozen=True)
 class Cause:
-    """One reason for lost time."""
+    """One cause of lost time."""
 
     category: str
     """One of `BOTTLENECKS`."""
     name: str
     """'memory bandwidth', 'small grid', 'register spills', ..."""
     factor: float
-    """Possible speedup if only this were fixed; 1 for a remark."""
+    """Possible speedup if only this cause were fixed; 1 for a remark."""
     evidence: str
-    """One line with the metrics; empty where another cause's line covers it."""
+    """One line with the metrics; empty if the line of another cause covers it."""
 
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """The largest cause, with all evidence."""
+    """The largest cause of lost time, with the evidence of all causes."""
 
     name: str
     """One of `BOTTLENECKS`."""
     cause: str
-    """The largest of its category: 'memory bandwidth', 'small grid', 'register spills', ..."""
+    """The largest cause of the category: 'memory bandwidth', 'small grid', 'register spills', ..."""
     evidence: tuple[str, ...]
     factors: dict[str, float]
-    """Possible speedup by category, if all of its causes were fixed."""
+    """Possible speedup by category if all causes of the category were fixed."""
 
 
 def find_bottleneck(
@@ -63,8 +63,8 @@ def find_bottleneck(
 ) -> Bottleneck:
     """Return the bottleneck of a kernel whose call takes `latency_ms`.
 
-    `ran` is the profile of one call, `cores_used` the processor cores that it kept busy, `defined` the number of
-    kernels that its source defines, used where the profiler saw none. Factors of causes in one category are multiplied.
+    `ran` is the profile of one call, and `cores_used` the number of cores that it kept busy. `defined` is the number of
+    kernels in the source, which is used if the profiler saw none. Factors of causes in one category are multiplied.
     """
     on_gpu = profile.limits is not None
     idle = [] if on_gpu else list(_idle_cores(profile, cores_used))
@@ -90,7 +90,7 @@ def _idle_cores(profile: Profile, used: float | None) -> Iterator[Cause]:
 
 
 def _roofline(profile: Profile, latency_ms: float, lost: float) -> Iterator[Cause]:
-    """Yield bandwidth, rate, and the distance from the floor, without the part that `lost` explains."""
+    """Yield bandwidth, compute rate, and the distance from the floor, less the part that `lost` explains."""
     ceilings = profile.ceilings
     share = profile.min_bytes / latency_ms / 1e6 / ceilings.copy_gb_s
     yield Cause(
@@ -120,7 +120,7 @@ def _roofline(profile: Profile, latency_ms: float, lost: float) -> Iterator[Caus
 
 
 def _bandwidth_text(share: float) -> str:
-    """Say what a share of the copy's bandwidth allows to say; the bytes that really moved are not known."""
+    """Describe a fraction of the copy bandwidth. The bytes that really moved are not known."""
     if share >= _SATURATED:
         return "close enough to the copy's bandwidth that only less traffic helps"
     return (
@@ -140,7 +140,7 @@ def _launching(latency_ms: float, ran: KernelProfile) -> Iterator[Cause]:
 
 
 def _filling(profile: Profile, ran: KernelProfile) -> Iterator[Cause]:
-    """Yield launches that leave multiprocessors without a block: a small grid, or a last wave that is not full."""
+    """Yield launches with idle multiprocessors: a small grid, or a partial last wave."""
     assert profile.limits is not None
     multiprocessors = profile.limits.multiprocessors
     for kernel, share in _heavy(ran):
@@ -159,7 +159,7 @@ def _filling(profile: Profile, ran: KernelProfile) -> Iterator[Cause]:
 
 
 def _registers(ran: KernelProfile) -> Iterator[Cause]:
-    """Yield spills and low occupancy; their cost is unknown, so they weigh little."""
+    """Yield spills and low occupancy. Their cost is unknown, so their factors are small."""
     for kernel, share in _heavy(ran):
         if kernel.spills:
             factor = _partly(share, 1 + min(1.0, kernel.spills / 256))
@@ -190,7 +190,7 @@ def _library(ran: KernelProfile) -> Iterator[Cause]:
 
 
 def _counted(profile: Profile, ran: KernelProfile) -> Iterator[Cause]:
-    """Yield what Nsight Compute counted."""
+    """Yield causes from the counters of Nsight Compute."""
     counters = ran.counters
     moved = counters.get("dram_mb")
     if moved is not None and moved * 1e6 > 1.3 * profile.min_bytes:
@@ -221,7 +221,7 @@ def _intermediates(profile: Profile, ran: KernelProfile | None, defined: int) ->
 
 
 def _heavy(ran: KernelProfile) -> Iterator[tuple[DeviceKernel, float]]:
-    """Yield the candidate's own kernels with a relevant share of the time, and that share."""
+    """Yield the candidate's own kernels that take a relevant fraction of the time, with the fraction."""
     for kernel in ran.kernels:
         share = kernel.time_ms / ran.time_ms if ran.time_ms else 0.0
         if kernel.own and share > _WEIGHT:
@@ -229,7 +229,7 @@ def _heavy(ran: KernelProfile) -> Iterator[tuple[DeviceKernel, float]]:
 
 
 def _partly(share: float, factor: float) -> float:
-    """Return the whole speedup for a factor on a share of the time, by Amdahl's law."""
+    """Return the overall speedup for a factor on a fraction of the time (Amdahl's law)."""
     return 1 / (1 - share + share / factor)
 
 
@@ -237,5 +237,5 @@ def _digits(value: float) -> str:
     return f"{value:.3f}" if value >= 0.1 else f"{value:.4f}"
 
 
-def _plural(count: int, one: str, many: str) -> str:
-    return f"{count} {one if count == 1 else many}"
+def _plural(count: int, singular: str, plural: str) -> str:
+    return f"{count} {singular if count == 1 else plural}"

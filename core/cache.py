@@ -1,4 +1,4 @@
-"""Results that save time and that nothing depends on: measurements of a device, code that a compiler generated."""
+"""Cached results that only save time: measurements of a device, code that a compiler generated."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ import contextlib
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from .errors import ResultsError
 from .keyed_store import KeyedStore
+from .text import BAD_DATA
 
 Entry = TypeVar("Entry")
 
 
 class Cache(Generic[Entry]):
-    """Entries of one type in one file, by key; without a path nothing is kept.
+    """Entries of one type in one file, by key. Without a path nothing is stored.
 
-    What cannot be read is missing, and what cannot be written is not kept. An entry of another version's type is
-    missing, and stays for the other version.
+    An entry that cannot be read counts as missing, and a failed write is ignored. Entries that another version wrote
+    count as missing, and stay in the file for that version.
     """
 
     def __init__(self, path: Path | None, entry: type[Entry]) -> None:
@@ -29,7 +30,7 @@ class Cache(Generic[Entry]):
 
     def get(self, key: str) -> Entry | None:
         """Return the entry, or None."""
-        with contextlib.suppress(OSError, ValueError, TypeError, ValidationError):
+        with contextlib.suppress(*BAD_DATA):
             if self._rows is not None and (found := self._rows.read().get(key)) is not None:
                 return self._entry.validate_python(found)
         return None

@@ -1,9 +1,9 @@
-"""Members of a space by search: backtracking that narrows the values left to every parameter, within bounds.
+"""Finds members of a space by backtracking with constraint propagation, within a limit of steps.
 
-After each choice the values that no longer fit are taken from the other parameters: for constraints over two
-parameters until every value left has a partner (Mackworth, Consistency in networks of relations, 1977), for wider
-ones when a single parameter is left open. Where members are drawn, the parameter with the fewest values comes next
-and the search begins again after ever more steps (Luby et al. 1993 say why: the time of one attempt varies widely).
+After each choice, values that no longer fit are removed from the other parameters: for constraints over two
+parameters until every remaining value has a partner (Mackworth, Consistency in networks of relations, 1977), for wider
+constraints when a single parameter is undecided. Random search takes the parameter with the fewest values next, and
+restarts after ever more steps, since the time of one attempt varies widely (Luby et al. 1993).
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     from .space import Parameter, Value
 
 STEPS = 30_000
-"""Choices of a value without finding a member, after which a search gives up."""
+"""A search gives up after this many choices without finding a member."""
 FIRST_ATTEMPT = 200
-"""Steps before the search for one member begins again; each attempt has twice those of the last."""
+"""Steps of the first attempt to find a member. Each restart has twice the steps of the last one."""
 TABLE = 50_000
-"""Pairs of values up to which a constraint over two parameters is decided beforehand."""
+"""Maximum number of value pairs for which a constraint over two parameters is tabulated."""
 
 Domains = list[int]
-"""Per parameter the values that are left, as bits of a number."""
+"""For each parameter the remaining values, as a bit set."""
 
 
-class _OutOfSteps(Exception):
+class _OutOfStepsError(Exception):
     """A search has used up its steps."""
 
 
-class _Steps:
-    """Counts choices, and ends a search that makes too many."""
+class _ChoiceLimit:
+    """Counts choices and stops a search that makes too many."""
 
     def __init__(self, limit: int) -> None:
         self._limit = self._left = limit
@@ -42,20 +42,20 @@ class _Steps:
     def take(self) -> None:
         self._left -= 1
         if self._left < 0:
-            raise _OutOfSteps
+            raise _OutOfStepsError
 
     def renew(self) -> None:
         self._left = self._limit
 
 
 class ConstraintSearch:
-    """The choices of values for some parameters that satisfy constraints over these and no others."""
+    """Finds values for a group of parameters that satisfy the constraints over exactly these parameters."""
 
     def __init__(self, parameters: Sequence[Parameter], checks: Sequence[Expression]) -> None:
         self._parameters = tuple(parameters)
         self._position = {parameter.name: at for at, parameter in enumerate(self._parameters)}
         self._texts = [check.text for check in checks]
-        # Per parameter: others with, per value, the bits of the others' values that go with it.
+        # For each parameter and partner: for each value, the bit set of the partner's compatible values.
         self._partners: list[dict[int, list[int]]] = [{} for _ in self._parameters]
         self._wide: list[list[tuple[Expression, tuple[int, ...]]]] = [[] for _ in self._parameters]
         self._start: Domains | None = [(1 << len(parameter.values)) - 1 for parameter in self._parameters]
@@ -66,24 +66,24 @@ class ConstraintSearch:
             self._start = None
 
     def find(self, rng: random.Random) -> Mapping[str, Value] | None:
-        """A member drawn by chance, or None where there is none. Raises `SpaceError` at the limit of steps."""
+        """Return a random member, or None if there is none. Raises `SpaceError` at the limit of steps."""
         limit, spent = FIRST_ATTEMPT, 0
         while spent < STEPS:
             try:
-                return next(self._walk(self._start, _Steps(limit), rng), None)
-            except _OutOfSteps:
+                return next(self._walk(self._start, _ChoiceLimit(limit), rng), None)
+            except _OutOfStepsError:
                 spent += limit
                 limit *= 2
         raise self._given_up()
 
     def members(self) -> Iterator[Mapping[str, Value]]:
-        """All members in the order of their values. Raises `SpaceError` where too many steps find no further one."""
-        steps = _Steps(STEPS)
+        """Yield all members in the order of their values. Raises `SpaceError` at the limit of steps."""
+        steps = _ChoiceLimit(STEPS)
         try:
             for member in self._walk(self._start, steps, None):
                 yield member
                 steps.renew()
-        except _OutOfSteps:
+        except _OutOfStepsError:
             raise self._given_up() from None
 
     def _given_up(self) -> SpaceError:
@@ -95,7 +95,7 @@ class ConstraintSearch:
         )
 
     def _add(self, check: Expression, domains: Domains) -> bool:
-        """Take in one constraint; False where it leaves a parameter without values."""
+        """Add a constraint. Return False if it leaves a parameter without values."""
         at = tuple(self._position[name] for name in sorted(check.names))
         if len(at) == 0:
             return bool(check({}))
@@ -109,12 +109,12 @@ class ConstraintSearch:
         return True
 
     def _tabulate(self, check: Expression, first: int, second: int) -> None:
-        """Decide a constraint over two parameters for all pairs of their values."""
-        one, other = self._parameters[first], self._parameters[second]
-        forth, back = [0] * len(one.values), [0] * len(other.values)
-        for i, value in enumerate(one.values):
-            for j, partner in enumerate(other.values):
-                if check({one.name: value, other.name: partner}):
+        """Tabulate a constraint over two parameters for all pairs of their values."""
+        one_side, other_side = self._parameters[first], self._parameters[second]
+        forth, back = [0] * len(one_side.values), [0] * len(other_side.values)
+        for i, value in enumerate(one_side.values):
+            for j, partner in enumerate(other_side.values):
+                if check({one_side.name: value, other_side.name: partner}):
                     forth[i] |= 1 << j
                     back[j] |= 1 << i
         for at, partner_at, table in ((first, second, forth), (second, first, back)):
@@ -124,13 +124,13 @@ class ConstraintSearch:
             )
 
     def _filter(self, check: Expression, at: int, others: Mapping[str, Value], domains: Domains) -> bool:
-        """Keep the values of one parameter that satisfy the constraint beside the `others`."""
+        """Keep the values of one parameter that satisfy the constraint together with `others`."""
         name, values = self._parameters[at].name, self._parameters[at].values
         domains[at] = sum(1 << i for i in _bits(domains[at]) if check({**others, name: values[i]}))
         return domains[at] != 0
 
     def _narrow(self, domains: Domains, changed: Iterable[int]) -> bool:
-        """Take away values that cannot be part of a member; False where a parameter has none left."""
+        """Remove values that no member has. Return False if a parameter has none left."""
         pending = set(changed)
         while pending:
             at = pending.pop()
@@ -160,15 +160,21 @@ class ConstraintSearch:
                     pending.add(open_ones[0])
         return True
 
-    def _walk(self, domains: Domains | None, steps: _Steps, rng: random.Random | None) -> Iterator[Mapping[str, Value]]:
-        """The members among `domains`; `rng` makes the order one of chance, else it is that of the values."""
+    def _walk(
+        self, domains: Domains | None, steps: _ChoiceLimit, rng: random.Random | None
+    ) -> Iterator[Mapping[str, Value]]:
+        """Yield the members within `domains`, in random order with `rng`, otherwise in the order of the values."""
         if domains is None:
             return
         undecided = [at for at, left in enumerate(domains) if not _single(left)]
         if not undecided:
             yield self._values(domains, range(len(domains)))
             return
-        at = undecided[0] if rng is None else min(undecided, key=lambda one: (domains[one].bit_count(), rng.random()))
+        at = (
+            undecided[0]
+            if rng is None
+            else min(undecided, key=lambda index: (domains[index].bit_count(), rng.random()))
+        )
         choices = list(_bits(domains[at]))
         if rng is not None:
             rng.shuffle(choices)
@@ -180,7 +186,7 @@ class ConstraintSearch:
                 yield from self._walk(narrowed, steps, rng)
 
     def _values(self, domains: Domains, which: Iterable[int]) -> dict[str, Value]:
-        """The values of parameters that have one left."""
+        """Return the values of the parameters that have a single value left."""
         return {self._parameters[at].name: self._parameters[at].values[domains[at].bit_length() - 1] for at in which}
 
 

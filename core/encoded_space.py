@@ -1,4 +1,4 @@
-"""A search space as integer coordinates: each config a row of positions in its parameters' values.
+"""A search space in integer coordinates: a config is a row of indices into its parameters' values.
 
 Searches that look at thousands of configs per step work on such rows with numpy; get one from `SearchSpace.encoded`.
 """
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from .space import Config, SearchSpace, Value
 
 Rows = npt.NDArray[np.int32]
-"""Shape (configs, parameters): positions of the values."""
+"""Indices of values, of shape (configs, parameters)."""
 Keys = npt.NDArray[np.uint64]
 
 ENUMERATED = 2_000_000
-"""Maximum number of rows of an enumeration; a larger space is sampled."""
+"""Maximum number of rows to enumerate; a larger space is sampled."""
 DRAWN = 8_000_000
-"""Maximum number of rows that are drawn for one sample, unless the first draw takes more."""
+"""Maximum number of rows drawn for one sample, unless the first draw takes more."""
 
 
 class EncodedSpace:
@@ -41,11 +41,11 @@ class EncodedSpace:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The parameters, in the order of a row's positions."""
+        """The parameters, in the order of a row's columns."""
         return self._space.names
 
     def rows(self, configs: Iterable[Mapping[str, Value]]) -> Rows:
-        """Return the rows of configs whose values are all values of their parameters."""
+        """Return the rows of configs. All values must be values of their parameters."""
         names = self._space.names
         found = [[at[config[n]] for n, at in zip(names, self._positions, strict=True)] for config in configs]
         return np.array(found, dtype=np.int32).reshape(-1, len(names))
@@ -58,7 +58,7 @@ class EncodedSpace:
         return Config(values)
 
     def keys(self, rows: Rows) -> Keys:
-        """Return one number per row, different for different configs."""
+        """Return one key per row; different configs have different keys."""
         return np.asarray((rows.astype(np.uint64) * self._strides).sum(axis=1, dtype=np.uint64))
 
     def columns(self, rows: Rows) -> dict[str, npt.NDArray[np.generic]]:
@@ -67,7 +67,7 @@ class EncodedSpace:
         return {name: column[rows[:, i]] for i, (name, column) in enumerate(zip(names, self._columns, strict=True))}
 
     def allowed(self, rows: Rows) -> npt.NDArray[np.bool_]:
-        """Return which rows are members of the space."""
+        """Return a mask of the rows that are members of the space."""
         listed = self._listed
         if listed is not None:
             return np.isin(self.keys(rows), listed)
@@ -78,12 +78,15 @@ class EncodedSpace:
         return None if self._space.listed is None else self.keys(self.rows(self._space.listed))
 
     def _satisfied(self, rows: Rows, bound: int, already: int = 0) -> npt.NDArray[np.bool_]:
-        """Which rows satisfy the constraints over the first `bound` parameters, less those over the first `already`."""
+        """Return a mask of the rows that satisfy the constraints over the first `bound` parameters.
+
+        Constraints over the first `already` parameters are not checked again.
+        """
         names = self._space.names
         left = np.arange(len(rows))
         for check in self._space.checks:
             if check.names <= set(names[:bound]) and not (already and check.names <= set(names[:already])):
-                # Only of the rows that are left: tight constraints leave few.
+                # Only on the remaining rows: tight constraints leave few.
                 values = {names[i]: self._columns[i][rows[left, i]] for i in range(bound) if names[i] in check.names}
                 left = left[check.over(values, len(left))]
         mask = np.zeros(len(rows), dtype=bool)
@@ -92,7 +95,7 @@ class EncodedSpace:
 
     @cached_property
     def members(self) -> Rows | None:
-        """Return all members, in the order of iteration; None when there are too many to list."""
+        """Return all members in the order of iteration; None if they are too many to list."""
         if self._space.listed is not None:
             return self.rows(self._space.listed)
         rows = np.zeros((1, 0), dtype=np.int32)
@@ -104,10 +107,10 @@ class EncodedSpace:
         return rows
 
     def sample(self, count: int, rng: np.random.Generator) -> Rows:
-        """Return up to `count` different members, drawn uniformly; all of them when there are no more.
+        """Return up to `count` different members, drawn uniformly, or all members if there are fewer.
 
-        Where chance meets no member, a search finds up to a hundred, and not uniformly. Raises `SpaceError` where it
-        finds none in bounded time.
+        If random rows contain no member, a search finds up to a hundred, not uniformly. Raises `SpaceError` if it finds
+        none within its limit.
         """
         if (members := self.members) is not None:
             return members if len(members) <= count else members[rng.choice(len(members), count, replace=False)]
@@ -118,7 +121,7 @@ class EncodedSpace:
             if len(found) >= count or not len(found):
                 break
         if not len(found):
-            # Constraints this tight are not met by chance.
+            # Random rows do not satisfy constraints this tight.
             source = random.Random(int(rng.integers(2**32)))
             found = self.unique(self.rows(self._space.sample(source) for _ in range(min(count, 100))))
         return found[:count]

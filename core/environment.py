@@ -1,10 +1,11 @@
-"""The environment of processes that run code of others: a list of what they need, and nothing else.
+"""What processes get of the machine: cores, and for untrusted code an allow list of variables.
 
-A list of what to remove is never complete: addresses with passwords, cookies and keys have any name.
+A deny list is never complete: addresses with passwords, cookies and keys can have any name.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 
@@ -31,17 +32,17 @@ _FAMILIES = (
     *("TRITON_", "TILELANG_", "TL_", "TVM_"),
     *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "BLIS_", "DNNL_", "ONEDNN_"),
 )
-"""How the names of variables begin that one library reads, or one compiler."""
+"""Prefixes of the variables that libraries and compilers read."""
 _ADDRESS = "://"
-"""What a process without a network has no use for, and what passwords and tokens are in."""
+"""Part of an address. A process without network needs none, and it may contain passwords and tokens."""
 _QUOTED = re.compile(r"""["']([A-Za-z_]\w*)["']""")
 
 
 def allowed_environment(environment: Mapping[str, str], asked_by: str = "") -> dict[str, str]:
-    """Return the variables that a process may have which runs code of others, or compiles it.
+    """Return the allowed variables of a process that runs or compiles untrusted code.
 
-    `asked_by` is the source of the user's own program, which also gets the variables that it names in quotes. A name
-    that indicates a key, or a value with an address, is refused even so.
+    `asked_by` is the source of the user's own program, which also gets the variables that it names in quotes, except
+    variables whose names indicate a key or whose values contain an address.
     """
     asked = set(_QUOTED.findall(asked_by))
     return {
@@ -51,3 +52,8 @@ def allowed_environment(environment: Mapping[str, str], asked_by: str = "") -> d
         and not is_secret(name)
         and _ADDRESS not in value
     }
+
+
+def cores() -> int:
+    """Return the number of processor cores that this process may use."""
+    return len(os.sched_getaffinity(0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
@@ -14,11 +15,16 @@ from .space import Value
 from .verdict import Correctness, Origin, Rejection, Replay, SecondWorkload, Status, judged
 
 CHECKED_NOT_TIMED = "checked, not timed"
+CLEAN = "clean"
+"""Result of a tool of compute-sanitizer that found nothing."""
+
+
+_TRUSTED = Correctness(seeds=(0,), max_abs_error=0, max_rel_error=0, tolerance=0, passed=True)
+"""Correctness of outputs that were compared elsewhere."""
 
 
 class Evaluation(BaseModel):
-    """The result of an evaluation. A speedup exists only where the outputs were correct, and counts only with status
-    ok."""
+    """The result of an evaluation. A speedup exists only for correct outputs, and counts only with status ok."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -34,50 +40,54 @@ class Evaluation(BaseModel):
     correctness: Correctness | None = None
     measurement: Measurement | None = None
     packing: Measurement | None = None
-    """What it takes to pack the weights, once for each set of them; None where a kernel packs none, and in a search."""
+    """Time to pack a set of weights; None in a search, and if the kernel packs none."""
     reference: Measurement | None = None
     compile_s: float | None = Field(default=None, ge=0)
     cores_used: float | None = Field(default=None, ge=0)
-    """Processor time over wall time while the kernel was timed; None off the CPU."""
+    """CPU time over wall time while the kernel was timed; None on a GPU."""
     host_us: float | None = Field(default=None, ge=0)
-    """Microseconds that a call takes the host in the kernel's own process; on a CPU beside its launches and torch's
-    operators, and then part of the times. None where the kernel was not replayed, and in older records."""
+    """Host time of a call in the kernel's own process, in microseconds. On a CPU it excludes launches and torch
+    operators, and is part of the times. None if the kernel was not replayed, and in older records."""
     contention: float | None = Field(default=None, ge=0)
-    """Cores that other processes kept busy while it was timed, where that makes the metrics unreliable, or the times
-    vary too much."""
+    """Cores that other processes kept busy during timing, if that or the spread of the times makes them unreliable."""
     code_digest: str | None = None
-    """Identifies the code that the config compiles to, where known."""
+    """Identifies the code that the config compiles to, if known."""
     duplicate_of: dict[str, Value] | None = None
-    """The config with the same code that was measured instead."""
+    """The config with the same code, which was measured instead."""
     rejection: Rejection | None = None
-    """With status 'rejected', unless another tool's record gave no reason."""
+    """Set with status 'rejected', unless the record of another tool gave no reason."""
     baselines: dict[str, Measurement] = Field(default_factory=dict)
     """Other ways to run the reference, such as 'default', 'compile' and 'max-autotune', timed on the same device."""
     precision: Precision = "fp32"
-    """How exactly the reference computed, and the kernel had to."""
+    """Precision of the reference, and required of the kernel."""
     default_is_reference: bool = False
-    """Whether the reference computes as PyTorch does by default, so that 'default' is not timed apart from it."""
+    """Whether the reference uses PyTorch's defaults, so that 'default' is not timed separately."""
     second_workload: SecondWorkload | None = None
-    """None where not tested: in a search, or where the problem has no other sizes."""
+    """None if not tested: in a search, or if the problem has no other sizes."""
     telemetry: dict[str, float] = Field(default_factory=dict)
-    """State of the GPU while it was timed: sm_mhz, memory_mhz, temperature_c, power_w, each a median."""
+    """Medians of the GPU's state during timing: sm_mhz, memory_mhz, temperature_c, power_w."""
     kernel_profile: KernelProfile | None = None
-    """What ran on the device, and the resources of the compiled kernels; None where not profiled."""
+    """What ran on the device, and the resources of the compiled kernels; None if not profiled."""
     replay: Replay | None = None
-    """None in a search, and where nothing was timed."""
+    """None in a search, and if nothing was timed."""
+    sanitizer: dict[str, str] = Field(default_factory=dict)
+    """Result of each tool of compute-sanitizer: 'clean', 'unclear: ...', 'not finished: ...' or 'not run: ...'.
+    Empty if none was run. A finding is in `rejection`."""
     stages: dict[str, float] = Field(default_factory=dict)
     """Seconds of each stage of the evaluation."""
     peak_memory_bytes: int | None = Field(default=None, ge=0)
-    """The most device memory that candidate and reference held: the sum of both processes' peaks, which need not be at
-    the same time, without what CUDA itself takes. None on a CPU."""
+    """Peak device memory of candidate and reference: the sum of both processes' peaks, which need not coincide, without
+    CUDA's own memory. None on a CPU."""
     environment: dict[str, str] = Field(default_factory=dict)
     workloads: dict[str, Metrics] = Field(default_factory=dict)
-    """Of several workloads judged together, each by its name; the times are their geometric means then."""
+    """Metrics by workload if several are judged together. The times above are then geometric means."""
 
     @model_serializer(mode="wrap")
     def _without_what_is_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         found: dict[str, Any] = handler(self)
-        return {name: value for name, value in found.items() if name not in ("workloads", "packing") or value}
+        return {
+            name: value for name, value in found.items() if name not in ("workloads", "packing", "sanitizer") or value
+        }
 
     @model_validator(mode="before")
     @classmethod
@@ -105,18 +115,51 @@ class Evaluation(BaseModel):
             raise ValueError("a reference timing without the kernel's own says nothing")
         return self
 
+    @classmethod
+    def recorded(
+        cls,
+        config: Mapping[str, Value],
+        latency_ms: float | None,
+        *,
+        status: Status | None = None,
+        message: str = "it failed",
+        kernel_digest: str = "",
+        compile_s: float | None = None,
+    ) -> Evaluation:
+        """Return the evaluation of a config that was measured and checked elsewhere, for `Tuner.tell`.
+
+        A time of None is a failure, by default with status runtime_error. The outputs are trusted, since they cannot be
+                compared any more.
+        """
+        timed = latency_ms is not None
+        return cls(
+            status=status or (Status.OK if timed else Status.RUNTIME_ERROR),
+            kernel_digest=kernel_digest,
+            config=dict(config),
+            origin=Origin.RECORDED,
+            message="" if timed else message,
+            correctness=_TRUSTED if timed else None,
+            measurement=Measurement(samples_ms=(latency_ms,), method="recorded") if latency_ms is not None else None,
+            compile_s=compile_s,
+        )
+
     @property
     def ok(self) -> bool:
-        """Whether the kernel is correct, and proven where it was timed in full: whether it is a result."""
+        """Whether the kernel is a result: correct, and proven if it was timed in full."""
         return self.status is Status.OK
 
     @property
     def correct(self) -> bool:
-        """Whether its results were correct, proven or not."""
+        """Whether the outputs were correct, proven or not."""
         return self.status in (Status.OK, Status.UNPROVEN)
 
+    @property
+    def measured(self) -> bool:
+        """Whether it is a verdict on the kernel; if not, the machine is why there is none."""
+        return self.status is not Status.NOT_MEASURED
+
     def accepted(self) -> Evaluation:
-        """Return the evaluation of an unproven kernel as ok, since the user accepts it; any other as it is."""
+        """Return the evaluation with an unproven kernel as ok, since the user accepts it."""
         if self.status is not Status.UNPROVEN or self.replay is None:
             return self
         message = self.message.removeprefix(self.replay.why_not).removeprefix("; ")
@@ -125,23 +168,23 @@ class Evaluation(BaseModel):
 
     @property
     def shape_specialised(self) -> bool:
-        """Whether the kernel is correct at the sizes it was timed at and at no others that were tested."""
+        """Whether the kernel is correct at the timed sizes only, and at no other tested sizes."""
         return self.ok and self.second_workload is not None and self.second_workload.status is not Status.OK
 
     @property
     def latency_ms(self) -> float | None:
-        """Median milliseconds of one call, or None when it was not timed."""
+        """Median time of a call in milliseconds; None if it was not timed."""
         return self.measurement.median_ms if self.measurement else None
 
     @property
     def speedup(self) -> Speedup | None:
-        """Speedup over the reference timed interleaved with it, or None when either was not timed."""
+        """Speedup over the reference, timed interleaved; None if either was not timed."""
         if self.measurement is None or self.reference is None:
             return None
         return Speedup.between(self.reference, self.measurement)
 
     def gain_over(self, start: Evaluation) -> Speedup | None:
-        """Return how many times as fast as another one this is; None unless one run timed both beside one reference."""
+        """Return the speedup over another evaluation; None unless both were timed in one run with one reference."""
         if start.measurement is None or self.measurement is None or start.reference != self.reference:
             return None
         if (start.kernel_digest, start.config) == (self.kernel_digest, self.config):
@@ -150,11 +193,11 @@ class Evaluation(BaseModel):
 
     @property
     def speedup_default(self) -> Speedup | None:
-        """Speedup over eager PyTorch with its own defaults, or None when either was not timed."""
+        """Speedup over eager PyTorch with its defaults; None if either was not timed."""
         return self.speedup if self.default_is_reference else self._over(DEFAULT)
 
     def speedup_against(self, baseline: str) -> Speedup | None:
-        """Return the speedup over a baseline of `core.baselines`, or None when either was not timed."""
+        """Return the speedup over a baseline of `core.baselines`; None if either was not timed."""
         if baseline == reference_name(self.precision):
             return self.speedup
         return self.speedup_default if baseline == DEFAULT else self._over(baseline)
@@ -182,11 +225,12 @@ class Evaluation(BaseModel):
             contention=self.contention,
             packing_ms=self.packing.median_ms if self.packing else None,
             replay=self.replay,
+            sanitizer=self.sanitizer,
             workloads=self.workloads,
         )
 
     def summary(self) -> EvaluationSummary:
-        """What the history shows of it."""
+        """The summary that the history shows."""
         correctness = self.correctness
         return EvaluationSummary(
             **dict(self.metrics()),
@@ -201,7 +245,7 @@ class Evaluation(BaseModel):
             trivial_outputs=correctness.trivial_outputs if correctness else (),
             special_values=correctness.special_values if correctness else None,
             other_strides=correctness.other_strides if correctness else None,
-            baselines_ms={name: one.median_ms for name, one in self.baselines.items()},
+            baselines_ms={name: measurement.median_ms for name, measurement in self.baselines.items()},
             second_workload=self.second_workload,
             telemetry=self.telemetry,
             stages_s=self.stages,

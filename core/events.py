@@ -1,8 +1,8 @@
-"""What a run tells while it goes on: one stream of frozen events, a function that takes them, and a way to end the run.
+"""Progress of a run: a stream of frozen events, functions that take them, and a token that cancels the run.
 
-Whoever runs something gets `emit`, a function of one event, and tells all that happens with it: there is no other
-way. What shows events (a terminal, an MCP client, a test) chooses by their type. Events come from several threads
-where several kernels are evaluated at once.
+Code that runs something gets `emit`, a function of one event, and reports everything through it. What shows events
+(a terminal, an MCP client, a test) matches their types. Events come from several threads if several kernels are
+evaluated at once.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 from .budget import Budget
 from .evaluation import Evaluation
@@ -19,6 +20,9 @@ from .profile import Profile
 from .proposal import Proposal
 from .space import Config, SearchSpace
 from .turn_record import SkippedRule, ToolCall
+
+SEARCHED = "search"
+"""The origin of a search's trials, in events and in journals."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ Emit = Callable[[Event], None]
 
 
 def ignore(event: Event) -> None:
-    """Take an event and do nothing: the `emit` of whoever does not watch."""
+    """Discard an event: the `emit` of callers that do not watch."""
 
 
 @dataclass(frozen=True)
@@ -49,20 +53,20 @@ class Warned(Event):
 
 @dataclass(frozen=True)
 class Step(Event):
-    """A piece of work that takes seconds or minutes began, advanced or is over; `text` tells it from others."""
+    """Work of seconds or minutes started, advanced or ended. `text` identifies it."""
 
     text: str
     total: int | None = None
-    """Parts that it has; None where it has none."""
+    """Number of parts; None if it has none."""
     done: int = 0
     name: str = ""
-    """The part that is done."""
+    """The part that was completed."""
     over: bool = False
 
 
 @dataclass(frozen=True)
 class PartStarted(Event):
-    """One of several things begins: a kernel of a batch, an operation of a module, a shape of a sweep."""
+    """One of several parts starts: a kernel of a batch, an operation of a module, a shape of a sweep."""
 
     name: str
     number: int = 1
@@ -70,33 +74,46 @@ class PartStarted(Event):
     total: int = 1
 
 
+class Mark(Enum):
+    """Outcome of a part, which determines its colour."""
+
+    GOOD = "good"
+    DOUBTFUL = "doubtful"
+    FAILED = "failed"
+
+
 @dataclass(frozen=True)
 class PartDone(Event):
-    """A result that is part of a larger one is there; its files are written."""
+    """A partial result is complete, and its files are written."""
 
     result: object
-    """What shows it chooses by its type."""
+    """Renderers choose by its type."""
     number: int = 1
     """Counted from 1."""
     total: int = 1
     left_s: float | None = None
-    """Estimated seconds for the others."""
+    """Estimated seconds for the remaining parts."""
     text: str = ""
-    """The result in words, where one line says it."""
+    """The result as one line of text, if one line suffices."""
     failed: bool = False
+    """Whether the part failed, so that its line is an error."""
+    name: str = ""
+    """Label before the text, in the colour of `mark`."""
+    mark: Mark | None = None
 
 
 @dataclass(frozen=True)
 class RunStarted(Event):
-    """The optimization of a kernel begins."""
+    """The optimization of a kernel starts."""
 
     problem: str
     backend: str
     workload: str
     device: str
-    target_speedup: float
+    target_speedup: float | None
+    """None if the run has no target."""
     against: str
-    """What the target is a speedup over, in words."""
+    """Description of the baseline of the target speedup."""
     beam: int
     max_iterations: int | None
     by_model: bool
@@ -119,7 +136,7 @@ class Analysed(Event):
     """'2.0': the second turn, its first expansion."""
     category: str
     performance: str
-    """How fast it is, in words."""
+    """Description of how fast it is."""
     evidence: tuple[str, ...]
 
 
@@ -127,7 +144,7 @@ class Analysed(Event):
 class Proposed(Event):
     """A kernel was proposed, and at most `trials` of its configs will be tried.
 
-    With `quick`, several changes are tried side by side, one trial each, and one for the kernel as it is.
+    With `quick`, several changes are tried in one turn, with one trial each and one for the unmodified kernel.
     """
 
     lane: str
@@ -138,7 +155,7 @@ class Proposed(Event):
 
 @dataclass(frozen=True)
 class RulesSkipped(Event):
-    """These rules made no change of the turn's kernel: they do not fit it, or they failed."""
+    """These rules did not change the turn's kernel: they do not apply, or they failed."""
 
     lane: str
     rules: tuple[SkippedRule, ...]
@@ -162,7 +179,7 @@ class Replying(Event):
 
 @dataclass(frozen=True)
 class ProposalFailed(Event):
-    """A proposal failed, or there is none."""
+    """A proposal failed, or none was made."""
 
     lane: str
     error: str
@@ -170,44 +187,44 @@ class ProposalFailed(Event):
 
 @dataclass(frozen=True)
 class TurnEnded(Event):
-    """A turn is over and recorded."""
+    """A turn ended and was recorded."""
 
     number: int
     lane: str
     strategy: str
     category: str
-    """Of the bottleneck that it was aimed at."""
+    """Category of the targeted bottleneck."""
     gains: tuple[tuple[str, float | None], ...]
-    """Of each change that was tried beside others: its strategy and its speedup over the turn's kernel."""
+    """Strategy and speedup over the turn's kernel, for each change of a batch."""
     best: Evaluation | None
-    """The turn's fastest kernel where it became the best of the run."""
+    """The turn's fastest kernel, if it became the best of the run."""
     before: Kernel
     after: Kernel | None
-    """The proposed kernel with the best config; None without one."""
+    """The proposed kernel with its best config; None without a proposal."""
     cost: Mapping[str, float] = field(default_factory=dict)
-    """Exchanges with models, their tokens, dollars and seconds; empty where rules propose."""
+    """Exchanges with models, and their tokens, dollars and seconds; empty if rules propose."""
 
 
 @dataclass(frozen=True)
 class SearchStarted(Event):
-    """The search of a space begins."""
+    """The search of a space starts."""
 
     name: str
     origin: str
-    """Where the space comes from: given, declared, inferred."""
+    """Origin of the space: given, declared or inferred."""
     space: SearchSpace
-    """What the device leaves of the space."""
+    """The space without configs that the device rules out."""
     configs: int | None
-    """In `space`; None when they are too many to count."""
+    """Number of configs in `space`; None if they are too many to count."""
     ruled_out: int | None
-    """By the device; None when they are too many to count."""
+    """Number of configs that the device rules out; None if they are too many to count."""
     rules: tuple[str, ...]
     """Constraints of the device."""
     budget: Budget
 
     @property
     def most_trials(self) -> int | None:
-        """The most trials of the search; None where neither the space nor the budget limits them."""
+        """Maximum number of trials; None if neither the space nor the budget limits them."""
         return min((n for n in (self.budget.trials, self.configs) if n), default=None)
 
 
@@ -216,43 +233,43 @@ class TrialDone(Event):
     """A config was evaluated."""
 
     origin: str
-    """What it was evaluated for: 'search', 'turn 1: change-tiles'."""
+    """Purpose of the evaluation: 'search', 'turn 1: change-tiles'."""
     evaluation: Evaluation
     number: int = 0
-    """Trials so far; the other counts are those of the same search, too."""
+    """Number of trials so far. The other counts are of the same search."""
     failed: int = 0
     duplicates: int = 0
-    """Trials whose code had been measured under another config."""
+    """Trials whose code was already measured under another config."""
     seconds: float = 0.0
     best: Evaluation | None = None
 
 
 @dataclass(frozen=True)
 class FinalsStarted(Event):
-    """The finalists are measured, interleaved with what they started from."""
+    """The finalists are measured, interleaved with their start."""
 
     configs: tuple[Config, ...]
     combined: bool = False
-    """Whether they combine the finalists of several searches."""
+    """Whether the finalists of several searches are combined."""
 
 
 @dataclass(frozen=True)
 class Finished(Event):
-    """A run or a search is over, however it ended."""
+    """A run or a search ended, in whatever way."""
 
 
 class RunCancelledError(Exception):
-    """The run was cancelled; whoever cancelled it knows why."""
+    """The run was cancelled by its caller."""
 
 
 class CancelToken:
-    """Ends what runs in other threads: they ask it between two steps."""
+    """Cancels work in other threads, which check it between steps."""
 
     def __init__(self) -> None:
         self._cancelled = threading.Event()
 
     def cancel(self) -> None:
-        """End what asks from now on."""
+        """Cancel all work that checks this token."""
         self._cancelled.set()
 
     @property
@@ -261,19 +278,19 @@ class CancelToken:
         return self._cancelled.is_set()
 
     def check(self) -> None:
-        """Raise `RunCancelledError` where it was cancelled."""
+        """Raise `RunCancelledError` if the token was cancelled."""
         if self.cancelled:
             raise RunCancelledError
 
 
 def notes(emit: Emit) -> Callable[[str], None]:
-    """Return a function that tells a text as a remark."""
+    """Return a function that emits a text as a `Note`."""
     return lambda text: emit(Note(text))
 
 
 @contextlib.contextmanager
 def working(emit: Emit, text: str) -> Iterator[None]:
-    """Tell that something runs that has no parts."""
+    """Report work without parts."""
     emit(Step(text))
     try:
         yield
@@ -283,7 +300,7 @@ def working(emit: Emit, text: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def progress(emit: Emit, text: str, total: int) -> Iterator[Callable[[str], None]]:
-    """Tell how far `total` parts are: what it yields is called after each one with its name."""
+    """Report work of `total` parts. Call the yielded function with the name of each part when it is done."""
     done = 0
 
     def advance(name: str) -> None:

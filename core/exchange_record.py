@@ -1,4 +1,4 @@
-"""One exchange with a language model as the transcript holds it: what was sent, and what came back."""
+"""Transcript records: one exchange with a language model, with its request and reply."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, SerializerFunction
 
 
 class _Parts(BaseModel):
-    """What is absent is not written."""
+    """Base of records that omit absent fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -18,7 +18,7 @@ class _Parts(BaseModel):
 
 
 class ModelToolCall(BaseModel):
-    """A tool that the model calls."""
+    """A call of a tool by the model."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -28,7 +28,7 @@ class ModelToolCall(BaseModel):
 
 
 class ModelToolResult(BaseModel):
-    """What a tool answered the model."""
+    """The reply of a tool to the model."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -48,25 +48,25 @@ class Message(_Parts):
 
     @property
     def empty(self) -> bool:
-        """Whether it has no text, tool call or tool result."""
+        """Whether the message has no text, tool call or tool result."""
         return not (self.text or self.tool_calls or self.tool_results)
 
 
 class Request(BaseModel):
-    """What was sent to a model."""
+    """A request to a model."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     system: str | None = None
     messages: tuple[Message, ...]
     tools: tuple[str, ...] = ()
-    """Names of the tools on offer."""
+    """Names of the offered tools."""
     settings: dict[str, JsonValue] = Field(default_factory=dict)
-    """Those that were set: temperature, max_tokens, tool_choice."""
+    """Settings of the request: temperature, max_tokens, tool_choice."""
 
 
 class Reply(_Parts):
-    """What a model answered; all is optional, since a person may write it."""
+    """A reply of a model. All fields are optional, since a person may write it."""
 
     text: str | None = None
     tool_calls: tuple[ModelToolCall, ...] = ()
@@ -77,5 +77,5 @@ class Reply(_Parts):
 
     @property
     def tokens(self) -> int:
-        """Tokens of the request and of the reply."""
+        """Number of tokens in request and reply."""
         return (self.input_tokens or 0) + (self.output_tokens or 0)

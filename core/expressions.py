@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 FUNCTIONS = {"min": min, "max": max, "abs": abs}
 
-# `**` and `<<` are left out: 9**9**9 would never finish. Of `*` and `%` only those of numbers are there: a repeated or
-# formatted text would fill the memory.
+# `**` and `<<` are excluded: 9**9**9 would never finish. `*` and `%` are for numbers only: repeating or formatting a
+# text could fill the memory.
 _ALLOWED = (
     ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.Not, ast.USub, ast.UAdd,
     ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod,
@@ -34,8 +34,8 @@ _CONSTANTS = (int, float, str, type(None))
 class Expression:
     """A checked and compiled expression over parameter names, with the values of `sizes` inserted.
 
-    Raises `SpaceError` when the text is no expression or uses anything but arithmetic,
-    comparisons, `and`/`or`/`not`, `min`, `max` and `abs`.
+    Raises `SpaceError` if the text is no expression, or uses anything but arithmetic, comparisons, `and`/`or`/`not`,
+    `min`, `max` and `abs`.
     """
 
     def __init__(self, text: str, sizes: Mapping[str, int] = MappingProxyType({})) -> None:
@@ -53,7 +53,7 @@ class Expression:
         self._code: CodeType = _compiled(tree, text)
 
     def __call__(self, values: Mapping[str, Any]) -> Any:
-        """Return the value for these parameters; a division by zero counts as False."""
+        """Return the value at these parameters. A division by zero gives False."""
         try:
             return eval(self._code, {"__builtins__": {}, **FUNCTIONS, **_OF_NUMBERS}, dict(values))
         except ZeroDivisionError:
@@ -66,7 +66,7 @@ class Expression:
             raise SpaceError(f"constraint {self.text!r} does not fit its parameters: {error}") from None
 
     def over(self, columns: Mapping[str, npt.NDArray[Any]], length: int) -> npt.NDArray[np.bool_]:
-        """Return which rows of `columns` (each of `length` values) satisfy the expression."""
+        """Return a mask of the rows of `columns`, each with `length` values, that satisfy the expression."""
         import numpy as np
 
         try:
@@ -74,7 +74,7 @@ class Expression:
                 result = _over(self._tree, columns)
             return np.broadcast_to(np.asarray(result, dtype=bool), (length,))
         except (TypeError, ArithmeticError, ValueError):
-            # Mixed types, a zero, integers beyond 64 bits: Python decides, one row at a time.
+            # Mixed types, a zero, integers beyond 64 bits: fall back to Python, row by row.
             plain = {name: column.tolist() for name, column in columns.items()}
             rows = ({name: values[i] for name, values in plain.items()} for i in range(length))
             return np.fromiter((bool(self(row)) for row in rows), dtype=bool, count=length)
@@ -84,7 +84,7 @@ def _compiled(tree: ast.expr, text: str) -> CodeType:
     try:
         whole = ast.fix_missing_locations(ast.Expression(_OfNumbers().visit(copy.deepcopy(tree))))
         code: CodeType = compile(whole, f"<constraint {text}>", "eval")
-    except (RecursionError, MemoryError):  # the compiler's words for the same
+    except (RecursionError, MemoryError):  # what compile() raises for deep nesting
         raise _too_deep(text) from None
     return code
 
@@ -94,7 +94,7 @@ def _too_deep(text: str) -> SpaceError:
 
 
 class _OfNumbers(ast.NodeTransformer):
-    """Has `*` and `%` ask what they are of."""
+    """Replaces `*` and `%` by functions that check the types of their operands."""
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         self.generic_visit(node)
@@ -113,7 +113,7 @@ def _of_numbers(sign: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 
 _NAMES: dict[type[ast.operator], str] = {ast.Mult: "product of numbers", ast.Mod: "remainder of numbers"}
-"""Which no parameter can be called."""
+"""Names of these functions. No parameter can have such a name, since it has spaces."""
 _OF_NUMBERS = {_NAMES[ast.Mult]: _of_numbers(operator.mul), _NAMES[ast.Mod]: _of_numbers(operator.mod)}
 
 

@@ -1,9 +1,12 @@
-"""Locks between processes, on files: one for an open file, one for a path, and what device locks are made of."""
+"""Inter-process locks on open files, paths and temporary folders, and the primitives of device locks."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
@@ -11,21 +14,61 @@ from typing import BinaryIO
 
 from .errors import JournalError, ResultsError
 
+OWNER = ".owner"
+"""The file in a temporary folder that its process has locked, for as long as it lives."""
 EVERYBODY = 0o666
-"""Mode of a lock file that several users may take."""
+"""Mode of a lock file that several users share."""
 
 
 def hold(file: BinaryIO | FileIO, path: Path, advice: str) -> None:
-    """Lock an open file until it is closed; raises `JournalError`, with the advice, while another process holds it.
+    """Lock an open file until it is closed. Raises `JournalError` with the advice if another process holds it.
 
-    The lock is on the file itself, not on one beside it: its name may change, and there is nothing to clean up.
+    The lock is on the file itself, not on a separate one: the file may be renamed, and nothing is left to clean up.
     """
     if not try_lock(file.fileno()):
         raise JournalError(f"{path} is in use by another run; wait for it, or {advice}")
 
 
+class OwnFolder:
+    """A new folder in the temporary one, in which a lock shows that its process lives.
+
+    Where that was killed, `is_abandoned` tells another process that it may be removed.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix=prefix)).resolve()
+        hidden = self.path / f"{OWNER}.part"
+        self._lock = hidden.open("wb")
+        try_lock(self._lock.fileno())
+        hidden.rename(self.path / OWNER)  # never seen unlocked
+
+    def close(self) -> None:
+        """Let go of the folder, once it is removed."""
+        self._lock.close()
+
+
+@contextlib.contextmanager
+def temporary_folder(prefix: str) -> Iterator[Path]:
+    """Yield an `OwnFolder`'s path; remove the folder afterwards."""
+    own = OwnFolder(prefix)
+    try:
+        yield own.path
+    finally:
+        shutil.rmtree(own.path, ignore_errors=True)
+        own.close()
+
+
+def is_abandoned(lock: Path) -> bool:
+    """Return whether the process that locked this file has ended; False without such a file of this user's."""
+    try:
+        with os.fdopen(os.open(lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+            return os.fstat(file.fileno()).st_uid == os.geteuid() and try_lock(file.fileno())
+    except OSError:
+        return False
+
+
 def try_lock(descriptor: int, shared: bool = False) -> bool:
-    """Lock an open file if that is possible now; return whether it was."""
+    """Try to lock an open file without waiting. Return whether it is locked."""
     try:
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -34,20 +77,20 @@ def try_lock(descriptor: int, shared: bool = False) -> bool:
 
 
 def wait_for_lock(descriptor: int) -> None:
-    """Lock an open file, alone, as soon as nobody else has it."""
+    """Wait for an exclusive lock on an open file."""
     fcntl.flock(descriptor, fcntl.LOCK_EX)
 
 
 def unlock(descriptor: int) -> None:
-    """Release the lock now: processes that were forked meanwhile have the file open, too."""
+    """Release the lock explicitly: processes forked meanwhile have the file open, too."""
     fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
 @contextlib.contextmanager
 def locked(path: Path, advice: str) -> Iterator[None]:
-    """Hold a lock file, which is made where it is missing and stays; waits for others.
+    """Wait for a lock file and hold it. It is created if it is missing, and not removed.
 
-    Raises `ResultsError`, with the advice, where it cannot be made.
+    Raises `ResultsError` with the advice if it cannot be created.
     """
     from filelock import FileLock
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from pathlib import Path
@@ -12,37 +13,37 @@ from .errors import ResultsError
 
 
 def cache_folder() -> Path:
-    """Where measurements are kept between runs; KERNELWRIGHT_CACHE overrides it."""
+    """Return the folder of measurements that are kept between runs. KERNELWRIGHT_CACHE overrides it."""
     return Path(os.environ.get("KERNELWRIGHT_CACHE") or platformdirs.user_cache_dir("kernelwright"))
 
 
 def own_folder() -> Path:
-    """Where the user's own data are that no run can make again; KERNELWRIGHT_CACHE overrides it, too."""
+    """Return the folder of the user's data, which no run can recreate. KERNELWRIGHT_CACHE overrides it, too."""
     return Path(os.environ.get("KERNELWRIGHT_CACHE") or platformdirs.user_data_dir("kernelwright"))
 
 
 def config_folder() -> Path:
-    """Where the user's own configuration is, and which projects the user trusts."""
+    """Return the folder of the user's configuration and trusted projects."""
     return Path(platformdirs.user_config_dir("kernelwright"))
 
 
 def state_folder() -> Path:
-    """Where the key is that this user's journals are signed with."""
+    """Return the folder of the key that signs this user's journals."""
     return Path(platformdirs.user_state_dir("kernelwright"))
 
 
 def archive_path() -> Path:
-    """The file of what all runs learned; KERNELWRIGHT_ARCHIVE names another one."""
+    """Return the archive file. KERNELWRIGHT_ARCHIVE overrides it."""
     return Path(os.environ.get("KERNELWRIGHT_ARCHIVE") or own_folder() / "archive.jsonl")
 
 
 def own_examples() -> Path:
-    """The folder of the user's own worked examples."""
+    """Return the folder of the user's own worked examples."""
     return own_folder() / "corpus"
 
 
 def write_whole(path: Path, data: bytes | str, advice: str = "choose another path") -> Path:
-    """Write a file atomically; raises `ResultsError` with this advice when that fails."""
+    """Write a file atomically. Raises `ResultsError` with this advice if that fails."""
     content = data.encode() if isinstance(data, str) else data
     part = None
     try:
@@ -50,10 +51,19 @@ def write_whole(path: Path, data: bytes | str, advice: str = "choose another pat
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", suffix=".part", delete=False) as file:
             part = Path(file.name)
             file.write(content)
-        part.chmod(0o644)
+        part.chmod(0o666 & ~_umask())
         os.replace(part, path)
     except OSError as error:
         if part is not None:
             part.unlink(missing_ok=True)
         raise ResultsError(f"cannot write {path}: {error.strerror}; {advice}") from None
     return path
+
+
+def _umask() -> int:
+    """Return what new files of this process must not allow; asking the system would change it for other threads."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("Umask:"):
+                return int(line.split()[1], 8)
+    return 0o022

@@ -1,4 +1,4 @@
-"""What torch's compiler made of a reference: its text, and what is needed to read it."""
+"""Code that torch's compiler generated for a reference, with what is needed to read it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class GeneratedCode(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     source: str
-    """The Python module that Inductor wrote: Triton kernels as texts, and `call`, which launches them."""
+    """Inductor's Python module: Triton kernels as strings, and `call`, which launches them."""
     weights: tuple[str, ...]
     """Names of the parameters and buffers that are the first arguments of `call`, in order."""
     inputs: tuple[int, ...]
-    """Positions of `forward`'s arguments that are tensors: the other arguments of `call`."""
+    """Positions of the tensors among `forward`'s arguments; they are the remaining arguments of `call`."""
     form: Literal["tensor", "tuple", "list"]
     configs: dict[str, tuple[dict[str, int], ...]]
-    """By kernel: the configs that Inductor would try, the one that it takes unmeasured first."""
+    """By kernel, the configs that Inductor would try. The first one is its choice without measuring."""
     helpers: dict[str, str]
-    """Inductor's own Triton functions that the kernels call, each after those that it calls."""
+    """Triton functions of Inductor that the kernels call. Each comes after the functions that it calls."""

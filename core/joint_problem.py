@@ -15,9 +15,9 @@ SEPARATOR = " | "
 
 @dataclass(frozen=True)
 class JointProblem(TorchProblem):
-    """A problem at each of several workloads: a kernel's time is the geometric mean of its times at all of them.
+    """A problem at several workloads. A kernel's time is the geometric mean over all workloads.
 
-    By itself it has the sizes of the last one. An evaluator for one workload takes `members`.
+    Its own sizes are those of the last workload. An evaluator for one workload takes one of `members`.
     """
 
     members: Mapping[str, TorchProblem] = field(default_factory=dict)
@@ -25,9 +25,9 @@ class JointProblem(TorchProblem):
 
     @classmethod
     def of_all(cls, problem: TorchProblem, most: int | None = None) -> TorchProblem:
-        """Return the problem at all the workloads that it names; at its only one, or as it is, where it names fewer.
+        """Return the problem at all its named workloads; at its only one, or unchanged, if it names fewer than two.
 
-        Of more than `most`, which is at least 2, so many are taken, spread evenly over their order, both ends included.
+        At most `most` of them (at least 2) are taken, spread evenly over their order, including both ends.
         """
         named = [name for name in problem.workloads if name != DEFAULT_WORKLOAD]
         if most is not None and len(named) > most:
@@ -36,18 +36,23 @@ class JointProblem(TorchProblem):
             return problem.at(next(iter(named), DEFAULT_WORKLOAD))
         members: dict[str, TorchProblem] = {name: problem.at(name) for name in named}
         last = members[named[-1]]
-        values = {name: getattr(last, name) for name in ("id", "name", "source", "path", "tolerances", "withheld")}
+        values = {name: getattr(last, name) for name in ("id", "name", "source", "path", "tolerances", "package")}
         return cls(**values, workload=SEPARATOR.join(named), sizes=last.sizes, members=members)
+
+    def tolerating(self, absolute: float | None, relative: float | None) -> Self:
+        """Return the problem with these tolerances at all workloads."""
+        members = {name: member.tolerating(absolute, relative) for name, member in self.members.items()}
+        return replace(super().tolerating(absolute, relative), members=members)
 
     @property
     def sizes_key(self) -> str:
-        """Those of all workloads."""
+        """The sizes of all workloads, as a key."""
         if not self.members:
             return super().sizes_key
-        return repr([(name, sorted(one.sizes.items())) for name, one in self.members.items()])
+        return repr([(name, sorted(member.sizes.items())) for name, member in self.members.items()])
 
     def files_at(self, sizes: Mapping[str, Any]) -> Mapping[str, Path]:
-        """The files that the problem reads at these sizes."""
+        """Return the files that the problem reads at these sizes."""
         return next(iter(self.members.values())).files_at(sizes) if self.members else {}
 
     def resized(self, workload: str, sizes: Mapping[str, Any]) -> Self:

@@ -1,4 +1,4 @@
-"""The journal: what a run did, one record a line, on disk before the run goes on."""
+"""The journal of a run: one record per line, synced to disk before the run continues."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ T = TypeVar("T", bound=Line)
 
 
 def read_journal(path: Path) -> list[Record]:
-    """The records of a journal, without those of kinds that this version does not know.
+    """Return the records of a journal, without records of unknown kinds.
 
-    A torn last line is left out; any other damage is a `JournalError` that names the line and what is wrong with it.
+    A torn last line is ignored. Any other damage raises `JournalError` with the line and the reason.
     """
     return parse_journal(path.read_bytes(), path)
 
 
 def parse_journal(data: bytes, path: Path) -> list[Record]:
-    """The records in the bytes of a journal; see `read_journal`."""
+    """Return the records in the bytes of a journal; see `read_journal`."""
     return _records(split_lines(data, path)[0], path)
 
 
 def is_own(path: Path) -> bool:
-    """Whether this user's own runs wrote every line of a journal. `JournalError` for one that is corrupt."""
+    """Return whether runs of this user wrote every line of a journal. Raises `JournalError` if it is corrupt."""
     return last_signature(split_lines(path.read_bytes(), path)[0], own_key()) is not None
 
 
 def of(records: Iterable[Record], kind: type[T]) -> Iterator[T]:
-    """The records of one type, in order."""
+    """Return the records of one type, in order."""
     return (record for record in records if isinstance(record, kind))
 
 
 def set_aside(*paths: Path) -> None:
-    """Rename the journals of an earlier run, whatever their state, all with the same number: `name.1.jsonl`.
+    """Rename the journals of an earlier run, whatever their state, with one common number: `name.1.jsonl`.
 
-    Raises `JournalError` while a run still writes one of them; then none is renamed.
+    Raises `JournalError` if a run still writes one of them. Then none is renamed.
     """
     present = [path for path in paths if path.exists()]
     with contextlib.ExitStack() as stack:
@@ -57,12 +57,11 @@ def set_aside(*paths: Path) -> None:
 
 
 class Journal:
-    """An append-only file of records that one process at a time writes.
+    """An append-only file of records with one writer at a time.
 
-    Opening it replays what is there (`records`) and cuts off a torn last line. Each append is on
-    disk when it returns, so a killed run loses at most the record that it was writing. Lines of
-    kinds that this version does not know stay in the file. Lines are signed, so that they are known
-    for this user's own, unless some that are there are not, or `own` is False.
+    Opening it reads the existing `records` and cuts off a torn last line. Each append is on disk when it returns, so a
+    killed run loses at most the record that it was writing. Lines of unknown kinds stay in the file. Lines are signed,
+    which marks them as this user's own, unless existing lines are not signed or `own` is False.
     """
 
     def __init__(self, path: Path, own: bool = True) -> None:
@@ -78,11 +77,11 @@ class Journal:
 
     @property
     def ours(self) -> bool:
-        """Whether this user's own runs wrote every line."""
+        """Whether runs of this user wrote every line."""
         return self._last is not None
 
     def append(self, record: Record) -> None:
-        """Write one record and wait until the disk has it."""
+        """Write one record and sync it to disk."""
         said, last = record.to_json(), None
         if self._last is not None:
             last = signature(said, self._last, own_key())

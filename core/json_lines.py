@@ -1,4 +1,4 @@
-"""An append-only file with one JSON object a line, each on disk before its writer goes on."""
+"""An append-only file with one JSON object per line. Each line is synced before its writer continues."""
 
 from __future__ import annotations
 
@@ -14,25 +14,26 @@ from pydantic import BaseModel, ConfigDict
 
 from .errors import JournalError, ResultsError
 from .file_locks import hold, wait_for_lock
+from .files import write_whole
 
 JsonObject = dict[str, Any]
 ELSEWHERE = "choose another folder with `results`"
 
 
 class Line(BaseModel):
-    """A record of a journal. Each has a `kind` of its own, by which it is read back."""
+    """A record of a journal. Its `kind` selects the class that reads it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     def to_json(self) -> JsonObject:
-        """The object that stands in the journal."""
+        """Return the JSON object that is written to the journal."""
         return self.model_dump(mode="json", by_alias=True)
 
 
 class JsonLines:
-    """A file that one process at a time writes; `JournalError` while another does.
+    """A file with one writer at a time. Raises `JournalError` if another process writes it.
 
-    A killed process loses at most the line that it was writing. `elsewhere` says in errors how to move the file.
+    A killed process loses at most the line that it was writing. `elsewhere` is a hint in errors.
     """
 
     def __init__(self, path: Path, elsewhere: str = ELSEWHERE) -> None:
@@ -40,7 +41,7 @@ class JsonLines:
         self._elsewhere = elsewhere
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            # Unbuffered: what a full disk refuses must not come back at the next write.
+            # Unbuffered: data that a full disk refused must not be written by the next write.
             self._file = path.open("ab+", buffering=0)
         except OSError as error:
             raise ResultsError(f"cannot write {path}: {error.strerror}; {elsewhere}") from None
@@ -51,14 +52,14 @@ class JsonLines:
             raise
 
     def replay(self) -> list[JsonObject]:
-        """What the file holds. Cuts off a torn last line; `JournalError` names any other line that is corrupt."""
+        """Return the objects, and cut off a torn last line. Raises `JournalError` for any other corrupt line."""
         self._file.seek(0)
         objects, end = split_lines(self._file.read(), self.path)
         self._file.truncate(end)
         return objects
 
     def append(self, said: JsonObject) -> None:
-        """Write one object and wait until the disk has it."""
+        """Write one object and sync it to disk."""
         line = (json.dumps(said, separators=(",", ":"), allow_nan=False) + "\n").encode()
         end = self._file.seek(0, os.SEEK_END)
         try:
@@ -71,6 +72,20 @@ class JsonLines:
             raise ResultsError(
                 f"cannot write {self.path}: {error.strerror}; make room or {self._elsewhere}, then go on with `resume`"
             ) from None
+        self._require_place()
+
+    def _require_place(self) -> None:
+        """Raise `ResultsError` where the file was deleted or replaced meanwhile; another one keeps what was written."""
+        try:
+            there = self.path.stat()
+            if os.path.samestat(there, os.fstat(self._file.fileno())):
+                return
+            what, kept = "replaced", self.path.with_name(f"{self.path.stem}.kept{self.path.suffix}")
+        except OSError:
+            what, kept = "deleted", self.path
+        self._file.seek(0)
+        write_whole(kept, self._file.read(), self._elsewhere)
+        raise ResultsError(f"{self.path} was {what} during the run; all of it is kept in {kept}", "go on with `resume`")
 
     def close(self) -> None:
         """Close the file and release its lock."""
@@ -84,9 +99,9 @@ class JsonLines:
 
 
 def split_lines(data: bytes, path: Path) -> tuple[list[JsonObject], int]:
-    """The objects in what such a file holds, and how many bytes they take.
+    """Return the objects in a file's bytes, and the number of bytes that they take.
 
-    What lies behind them is a write that was cut off. `JournalError` names `path` and the line that is corrupt.
+    The remaining bytes are an interrupted write. Raises `JournalError` with `path` and the line if one is corrupt.
     """
     objects: list[JsonObject] = []
     end = 0
@@ -101,7 +116,7 @@ def split_lines(data: bytes, path: Path) -> tuple[list[JsonObject], int]:
                 break
             raise JournalError(f"{path}, line {number} is corrupt; fix or remove that line, or start again") from None
         if not whole:
-            # Complete but for its line end, which the next append would glue to.
+            # Complete except for its line end, so the next append would continue this line.
             break
         objects.append(found)
         end += len(line)
@@ -109,10 +124,10 @@ def split_lines(data: bytes, path: Path) -> tuple[list[JsonObject], int]:
 
 
 def append_lines(path: Path, lines: Iterable[str], advice: str) -> None:
-    """Append lines to a file that several processes extend, on disk when this returns.
+    """Append lines to a file that several processes extend, and sync it.
 
-    A line that a killed process left torn does not swallow the next one, and nothing stays of a write that fails.
-    Raises `ResultsError`, with the advice, where the file cannot be written.
+    A torn line of a killed process does not merge with the next one, and a failed write leaves nothing. Raises
+    `ResultsError` with the advice if the file cannot be written.
     """
     data = "".join(f"{line}\n" for line in lines).encode()
     try:

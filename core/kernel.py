@@ -15,15 +15,16 @@ from .source_text import BYTE_ORDER_MARK, TOO_DEEP, source_lines
 from .space import Config, SearchSpace, Value
 from .syntax_tree import syntax_tree
 from .text import digest_of
+from .user_package import part_label
 
 _RESERVED = {"SEARCH_SPACE", "CONSTRAINTS", "CONFIGS", "WORKLOADS"}
 
 
 @dataclass(frozen=True)
 class Kernel(ABC):
-    """What every tunable thing has in common: source text with a language and the processor it is written for.
+    """A tunable kernel: source text with a language and the kind of processor that it is written for.
 
-    A config of its parameters is bound into the source, so that everything that is measured is a text.
+    A config of its parameters is bound into the source, so that everything measured is plain source text.
     """
 
     language: Language
@@ -42,35 +43,35 @@ class Kernel(ABC):
         return backend(self.language, self.target)
 
     def runs_on(self, processor: Target) -> bool:
-        """Whether it can be checked on a processor, and timed if that is its target."""
+        """Return whether the kernel can be checked on a processor. It is timed only on its target."""
         return self.language.runs_on(self.target, processor)
 
     @property
     @abstractmethod
     def config(self) -> Config:
-        """The present values of its parameters: numbers, texts, truth values."""
+        """The current values of its parameters: numbers, strings and booleans."""
 
     @abstractmethod
     def bind(self, config: Mapping[str, Value]) -> Self:
-        """The kernel with these parameters set; names that it does not have raise `KernelError`."""
+        """Return the kernel with these parameters set. Raises `KernelError` for unknown names."""
 
     @property
     def declared_values(self) -> Mapping[str, Sequence[Value]]:
-        """Return the values to try that the kernel declares, by parameter; empty without a declaration."""
+        """Return the declared values of each parameter; empty without a declaration."""
         return {}
 
     @property
     def declared_constraints(self) -> Sequence[str]:
-        """Return the expressions over its parameters that the kernel declares."""
+        """Return the declared constraints, which are expressions over its parameters."""
         return ()
 
     @property
     def declared_configs(self) -> Sequence[Config]:
-        """Return the configs that the kernel declares as those to try first."""
+        """Return the declared configs to try first."""
         return ()
 
     def configs_in(self, space: SearchSpace) -> list[Config]:
-        """Return the members of a space that the kernel declares as those to try first."""
+        """Return the declared configs to try first that are members of a space."""
         declared = [
             Config({name: config[name] for name in space.names if name in config}) for config in self.declared_configs
         ]
@@ -79,8 +80,7 @@ class Kernel(ABC):
     def space(
         self, values: Mapping[str, Sequence[Value]], constraints: Sequence[str], sizes: Mapping[str, int] | None = None
     ) -> SearchSpace:
-        """Return a space of its parameters; the defaults are the present values, or the first where they are not
-        listed.
+        """Return a space of its parameters. Defaults are the current values, or the first if those are not listed.
 
         Constraints may name `sizes` of the problem.
         """
@@ -93,14 +93,14 @@ class Kernel(ABC):
 class PythonKernel(Kernel):
     """A Python file that defines `ModelNew`.
 
-    Parameters are module-level constants with upper-case names. `SEARCH_SPACE` (a dict of names to
-    lists) and `CONSTRAINTS` (a list of expressions) may declare which values make sense, `CONFIGS` (a list of dicts of
-    constants) which to try first.
+    Parameters are module-level constants with upper-case names. `SEARCH_SPACE` (a dict of names to lists) and
+    `CONSTRAINTS` (a list of expressions) may declare the values to try, and `CONFIGS` (a list of dicts) the configs to
+    try first.
     """
 
     @classmethod
     def parse(cls, source: str, name: str = "kernel") -> Self:
-        """Parse a kernel; its imports determine language and target, and it must define `ModelNew`.
+        """Parse a kernel. Its imports determine language and target, and it must define `ModelNew`.
 
         A byte order mark at its beginning is left out. Raises `KernelError` for a syntax error, a missing ModelNew, or
         none of the known languages.
@@ -117,7 +117,7 @@ class PythonKernel(Kernel):
         found = recognize(_imports(tree))
         if found is None:
             known = " nor ".join(item.id for item in known_languages())
-            raise KernelError(f"{name} imports neither {known}, so there is no kernel in it to optimize")
+            raise KernelError(f"{name} imports neither {known}, so it is no Triton or TileLang kernel")
         return cls(*found, source, name)
 
     @cached_property
@@ -172,12 +172,12 @@ class PythonKernel(Kernel):
         return tuple(Config({name: item[name] for name in item if name in present}) for item in configs)
 
     def bind(self, config: Mapping[str, Value]) -> Self:
-        """Return the kernel with these constants set; raises `KernelError` for unknown names."""
+        """Return the kernel with these constants set. Raises `KernelError` for unknown names."""
         spans = dict(self._assignments())
         if unknown := sorted(set(config) - set(spans)):
             raise KernelError(f"{self.name} has no constant {', '.join(unknown)}; it has {', '.join(spans) or 'none'}")
         lines = source_lines(self.source, keepends=True)
-        # From the last to the first, so that earlier positions stay valid.
+        # From last to first, so that earlier positions stay valid.
         for name in sorted(config, key=lambda n: (spans[n].lineno, spans[n].col_offset), reverse=True):
             _replace(lines, spans[name], repr(config[name]))
         return replace(self, source="".join(lines))
@@ -191,13 +191,22 @@ class PythonKernel(Kernel):
             raise SpaceError(f"{self.name}: {name} must be a literal, without calls and names") from None
 
     def _assignments(self) -> list[tuple[str, ast.expr]]:
-        found = []
+        found, part = list[tuple[str, ast.expr]](), dict[str, int]()
+        number = 0
         for node in self._tree.body:
+            if part_label(node) is not None:
+                number += 1
             if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-                found.append((node.targets[0].id, node.value))
+                name, value = node.targets[0].id, node.value
             elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
-                found.append((node.target.id, node.value))
-        return [(name, value) for name, value in found if name.isupper()]
+                name, value = node.target.id, node.value
+            else:
+                continue
+            # Of a text of several files: a constant of two of them is none that could be set, and only the parameters
+            # before the files declare.
+            if name.isupper() and part.setdefault(name, number) == number and not (number and name in _RESERVED):
+                found.append((name, value))
+        return found
 
 
 def _is_list_of(values: object, kinds: Any) -> bool:

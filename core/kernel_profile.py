@@ -8,13 +8,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 NAME_LIMIT = 80
 SLOWER = 1.1
-"""A profiled call that took this many times the timed median was slowed, by the profiler or by other processes."""
+"""A profiled call was slowed, by the profiler or other processes, if it took this many times the timed median."""
 
 
 class DeviceKernel(BaseModel):
-    """One kernel in a profile: all its launches of one shape in one call of the model.
+    """One kernel of a profile: all launches with one shape in a call of the model.
 
-    On a CPU, an operator of torch, with only its name, number of calls and time.
+    On a CPU it is a torch operator, with only its name, number of calls and time.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -23,7 +23,7 @@ class DeviceKernel(BaseModel):
     launches: int = Field(gt=0)
     time_ms: float = Field(ge=0)
     own: bool
-    """Whether the candidate's source defines it; otherwise it is a library's."""
+    """Whether the candidate's source defines the kernel; otherwise a library does."""
     registers: int | None = Field(default=None, ge=0)
     """32-bit registers per thread."""
     spills: int | None = Field(default=None, ge=0)
@@ -34,31 +34,31 @@ class DeviceKernel(BaseModel):
     """Threads per block."""
     blocks: int | None = Field(default=None, gt=0)
     occupancy: float | None = Field(default=None, ge=0, le=1)
-    """Warps that a multiprocessor can keep at once, over its maximum."""
+    """Resident warps per multiprocessor, as a fraction of the maximum."""
     limited_by: str | None = None
     """The resource that limits the occupancy: 'registers', 'shared memory', 'threads', 'blocks'."""
     resident_blocks: int | None = Field(default=None, ge=0)
-    """Blocks that a multiprocessor can keep at once."""
+    """Resident blocks per multiprocessor."""
     tensor_cores: tuple[str, ...] | None = None
-    """The matrix instructions in its compiled code and their operands, such as 'wgmma bf16'; empty where it has none,
-    None where its code is unknown."""
+    """Matrix instructions in the compiled code with their operand types, such as 'wgmma bf16'. Empty if it has none,
+    None if the code is unknown."""
 
     @property
     def short_name(self) -> str:
-        """The name on one line, shortened where templates make it long."""
+        """The name on one line, with long template arguments shortened."""
         name = " ".join(self.name.split()).removeprefix("void ")
         return name if len(name) <= NAME_LIMIT else f"{name[: NAME_LIMIT - 3]}..."
 
     def waves(self, multiprocessors: int) -> float | None:
-        """Return how often the kernel's blocks fill such a GPU; None where the launch is unknown."""
+        """Return the number of waves on a GPU with so many multiprocessors; None if the launch is unknown."""
         if self.blocks is None or not self.resident_blocks:
             return None
         return self.blocks / (self.resident_blocks * multiprocessors)
 
     def filled(self, multiprocessors: int) -> float | None:
-        """Return the mean occupancy over the launch if all blocks take the same time; None where it is unknown.
+        """Return the mean occupancy over the launch, for blocks of equal time; None if it is unknown.
 
-        It is below `occupancy` where the grid or its last wave does not fill the GPU.
+        It is below `occupancy` if the grid or its last wave does not fill the GPU.
         """
         waves = self.waves(multiprocessors)
         return None if waves is None or self.occupancy is None else self.occupancy * waves / math.ceil(waves)
@@ -70,10 +70,10 @@ class KernelProfile(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kernels: tuple[DeviceKernel, ...] = ()
-    """The longest first."""
+    """Kernels, the longest first."""
     counters: dict[str, float] = Field(default_factory=dict)
-    """Nsight Compute's counters of the candidate's own kernels, weighted by time: 'dram_throughput_pct' and others; see
-    docs/profile.md. Empty where not requested or not available."""
+    """Counters of Nsight Compute for the candidate's own kernels, weighted by time, such as 'dram_throughput_pct'; see
+    docs/profile.md. Empty if not requested or not available."""
 
     @property
     def time_ms(self) -> float:
@@ -81,14 +81,14 @@ class KernelProfile(BaseModel):
         return sum(kernel.time_ms for kernel in self.kernels)
 
     def slowed(self, latency_ms: float | None) -> bool:
-        """Whether the profiled call took longer than timed ones: of its times only the shares tell something."""
+        """Return whether the profiled call was slower than timed calls. Then only ratios of its times count."""
         return latency_ms is not None and self.time_ms > SLOWER * latency_ms
 
     def share(self, kernel: DeviceKernel) -> float:
-        """Return a kernel's share of the profiled call's time."""
+        """Return a kernel's fraction of the profiled call's time."""
         return kernel.time_ms / self.time_ms if self.time_ms > 0 else 0.0
 
     @property
     def own_share(self) -> float | None:
-        """The share of that time in the candidate's own kernels; None when nothing ran."""
+        """Fraction of that time in the candidate's own kernels; None if nothing ran."""
         return sum(k.time_ms for k in self.kernels if k.own) / self.time_ms if self.time_ms > 0 else None

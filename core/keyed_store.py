@@ -1,4 +1,4 @@
-"""Rows of one type by key, in one JSON file that several processes may change."""
+"""Rows of one type by key, in a JSON file that several processes may change."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any, Generic, TypeVar
 from .errors import KernelwrightError
 from .file_locks import locked
 from .files import write_whole
+from .text import BAD_DATA
 
 Key = TypeVar("Key")
 Row = TypeVar("Row")
 
 
 class KeyedStore(Generic[Key, Row]):
-    """A file of rows; a missing one has none. Changes are merged with those of others, under a lock, and replace the
-    file as a whole.
+    """A file of rows; a missing file is empty. Changes are merged under a lock and written atomically.
 
-    `parse` turns a document into rows, and raises `KernelwrightError`, `ValueError`, `KeyError` or `TypeError` for one
-    of another kind. `dump` turns rows, and the document that they replace (`{}` for none), into the next one. `advice`
-    ends the error of a file that cannot be written; `lock` is the lock file, in the same folder unless it is given.
-    With `replaces_damaged` a change replaces a file that cannot be read, which is an error otherwise.
+    `parse` turns a document into rows, and raises `KernelwrightError`, `ValueError`, `KeyError` or `TypeError` for an
+    invalid one. `dump` turns rows and the previous document (`{}` for none) into the next document. `advice` ends the
+    error for a file that cannot be written. `lock` is the lock file, by default in the same folder. With
+    `replaces_damaged` an unreadable file is replaced; otherwise it is an error.
     """
 
     def __init__(
@@ -42,14 +42,14 @@ class KeyedStore(Generic[Key, Row]):
         self._replaces_damaged = replaces_damaged
 
     def read(self) -> dict[Key, Row]:
-        """Return all rows; raises what `parse` raises, `ValueError` for no JSON, `OSError` for no access."""
+        """Return all rows. Raises what `parse` raises, `ValueError` for invalid JSON, and `OSError`."""
         document = self._document()
         return {} if document is None else self._parse(document)
 
     def update(self, changes: Mapping[Key, Row | None]) -> dict[Key, Row]:
-        """Add or replace rows, and remove those that are None; return all rows.
+        """Add or replace rows, and remove rows that are None. Return all rows.
 
-        Raises `ResultsError` where the file cannot be written, and as `read` does.
+        Raises `ResultsError` if the file cannot be written, and what `read` raises.
         """
         with locked(self._lock, self._advice):
             document, rows = self._before()
@@ -61,11 +61,11 @@ class KeyedStore(Generic[Key, Row]):
             return rows
 
     def _before(self) -> tuple[Any, dict[Key, Row]]:
-        """Return the document that a change replaces, and its rows."""
+        """Return the current document and its rows."""
         try:
             document = self._document()
             return ({}, {}) if document is None else (document, self._parse(document))
-        except (KernelwrightError, OSError, ValueError, KeyError, TypeError):
+        except (KernelwrightError, *BAD_DATA):
             if not self._replaces_damaged:
                 raise
             return {}, {}

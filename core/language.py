@@ -1,4 +1,4 @@
-"""Kernel languages: what each is called, how its kernels are recognised, and what it needs; plug-ins add more.
+"""Kernel languages: their names, how their kernels are recognised, and what they need. Plug-ins add languages.
 
 `known_languages` has the built-in ones (`core.languages`), then the plug-ins: those of installed packages, by the entry
 point group `kernelwright.languages`; those of the modules that the variable KERNELWRIGHT_LANGUAGES names; and those
@@ -8,18 +8,23 @@ must know: `evaluators.languages.base.LanguageSupport`).
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
 
+from ..entry_points import EntryGroup
 from .errors import OptionError
 
-ENTRY_POINTS = "kernelwright.languages"
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
 VARIABLE = "KERNELWRIGHT_LANGUAGES"
 """Names the modules of plug-ins that no package declares, separated by commas."""
+ENTRIES = EntryGroup("kernelwright.languages", "kernel language", ModuleType, "module with a LANGUAGE", VARIABLE)
 
 
 class Target(StrEnum):
@@ -30,58 +35,58 @@ class Target(StrEnum):
 
     @classmethod
     def of_device(cls, device: str) -> Target:
-        """The kind of a device such as 'cpu', 'cuda' or 'cuda:1'."""
+        """Return the kind of a device such as 'cpu', 'cuda' or 'cuda:1'."""
         return cls.CPU if device == "cpu" else cls.CUDA
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """A language as it is written for one kind of processor."""
+    """A language for one kind of processor."""
 
     target: Target
     modules: tuple[str, ...]
-    """A kernel that imports one of these, or what lies in it, is of this dialect unless an earlier one fits."""
+    """A kernel that imports one of these modules, or a part of one, has this dialect unless an earlier one matches."""
     guide: str
     """The name of its guide: a Markdown file in the language's `guides`."""
     imports: str
-    """The import statements with which its kernels begin, as a model is shown them."""
+    """Import statements at the top of its kernels, as shown to a model."""
     also_runs_on: tuple[Target, ...] = ()
-    """Where an interpreter stands in for the target: kernels are checked there, and not timed."""
+    """Processors with an interpreter of the dialect. Kernels are checked there, but not timed."""
 
 
 @dataclass(frozen=True)
 class Language:
-    """A kernel language. Its text is its id."""
+    """A kernel language. `str` gives its id."""
 
     id: str
-    """'triton': the name of its folders, and what records hold."""
+    """Id in folder names and records: 'triton'."""
     name: str
-    """'Triton', for people."""
+    """Display name: 'Triton'."""
     dialects: tuple[Dialect, ...]
-    """In the order in which a source is asked for them."""
+    """Dialects, in the order in which a source is matched against them."""
     modules: tuple[str, ...]
-    """The top-level modules that its names come from; the first must be there for kernels to run."""
+    """Top-level modules of the language. Kernels need the first one to run."""
     decorators: tuple[str, ...] = ()
-    """The last part of the names of decorators that make kernels: 'jit', 'prim_func'."""
+    """Last parts of the names of decorators that make kernels: 'jit', 'prim_func'."""
     device_decorators: tuple[str, ...] = ()
     """Full names, or last parts, of decorators whose functions' bodies are in the language, not in Python."""
     host_decorators: tuple[str, ...] = ()
-    """Full names that are no such decorators, though their last part is one's."""
+    """Full names of other decorators whose last part is in `decorators`."""
     packages: tuple[str, ...] = ()
-    """Distributions whose versions are part of every record."""
+    """Distributions whose versions are recorded with every evaluation."""
     installs: tuple[str, ...] = ()
-    """Distributions to install on another machine; torch is there."""
+    """Distributions to install on another machine, besides torch."""
     cache_variables: tuple[str, ...] = ()
     """Environment variables that name the folder of compiled kernels."""
     definition: str = r"(?!)"
-    """A regular expression for what stands once in a source for each kernel that it defines."""
+    """Regular expression that matches once for each kernel that a source defines."""
     excerpt: str = r"(?!)"
-    """A regular expression for a compiler's excerpt of the source in a message: its lines up to the one that is
-    refused, and the reason."""
+    """Regular expression for an excerpt of the source in a compiler's message: the lines up to the refused one, and the
+    reason."""
     noise: str = ""
-    """A text that marks output without an explanation."""
+    """Text that marks output without an explanation."""
     log_line: str = r"(?!)"
-    """A regular expression for a remark about a line of the kernel in the output; its group is the line's number."""
+    """Regular expression for a remark about a line of the kernel in the output. Its group is the line number."""
     keeps_stages: bool = False
     """Whether a pipelined loop keeps as many tiles in shared memory as it has stages, on every GPU."""
     keeps_asynchronous_stages: bool = False
@@ -89,44 +94,44 @@ class Language:
     guides: Path | None = field(default=None, repr=False)
     """The folder of its guides; None for kernelwright's own."""
     support: str = ""
-    """The module with its `SUPPORT`; empty for `kernelwright.evaluators.languages.<id>`."""
+    """The module that defines `SUPPORT`; empty for `kernelwright.evaluators.languages.<id>`."""
 
     def __str__(self) -> str:
         return self.id
 
     def dialect(self, target: Target) -> Dialect:
-        """The language as it is written for a processor; raises `OptionError` where it is not."""
-        for one in self.dialects:
-            if one.target is target:
-                return one
+        """Return the dialect for a processor. Raises `OptionError` if there is none."""
+        for dialect in self.dialects:
+            if dialect.target is target:
+                return dialect
         known = ", ".join(
             f"{language} for {item.target}" for language in known_languages() for item in language.dialects
         )
         raise OptionError(f"no {self.name} for {target}; there are {known}")
 
     def runs_on(self, target: Target, processor: Target) -> bool:
-        """Whether kernels for `target` run on a processor, timed or only checked."""
+        """Return whether kernels for `target` run on a processor, timed or only checked."""
         standing_in = {other for dialect in self.dialects if dialect.target is target for other in dialect.also_runs_on}
         return processor is target or processor in standing_in
 
 
 def backend(language: Language, target: Target) -> str:
-    """A language on a processor in one word, as folders and options have it: 'triton', 'tilelang_cpu'."""
+    """Return the name of a language on a processor in folders and options: 'triton', 'tilelang_cpu'."""
     return language.id if target is Target.CUDA else f"{language.id}_{target}"
 
 
 def backends() -> tuple[str, ...]:
-    """All languages on all processors that they are written for: 'tilelang_cpu', 'tilelang', 'triton'."""
+    """Return the names of all backends: 'tilelang_cpu', 'tilelang', 'triton'."""
     return tuple(backend(language, dialect.target) for language in known_languages() for dialect in language.dialects)
 
 
 def default_backend(target: Target) -> str:
-    """Of a processor: the first that is written for it."""
+    """Return the first backend for a processor."""
     return next(name for name in backends() if of_backend(name)[1] is target)
 
 
 def of_backend(name: str) -> tuple[Language, Target]:
-    """The inverse of `backend`; raises `OptionError` for a name that is none."""
+    """Return the language and target of a backend. Raises `OptionError` for an unknown name."""
     for language in known_languages():
         for dialect in language.dialects:
             if backend(language, dialect.target) == name:
@@ -135,21 +140,21 @@ def of_backend(name: str) -> tuple[Language, Target]:
 
 
 def recognize(imported: Iterable[str]) -> tuple[Language, Target] | None:
-    """The language and target of a source that imports these modules; None where it is none.
+    """Return the language and target of a source that imports these modules; None if it is no kernel.
 
-    Plug-ins are asked first: what is built on a language imports that too.
+    Plug-ins are tried first: a language that is built on another one imports that, too.
     """
     modules = set(imported)
     known = known_languages()
     for language in [*(item for item in known if item.id in _REGISTRY.plugins), *known]:
-        for one in language.dialects:
-            if any(module == name or module.startswith(f"{name}.") for module in modules for name in one.modules):
-                return language, one.target
+        for dialect in language.dialects:
+            if any(module == name or module.startswith(f"{name}.") for module in modules for name in dialect.modules):
+                return language, dialect.target
     return None
 
 
 def cache_environment(folder: Path) -> dict[str, str]:
-    """Environment variables with which every language keeps compiled kernels under `folder`."""
+    """Return environment variables that make every language store compiled kernels in `folder`."""
     return {name: str(folder / language.id) for language in known_languages() for name in language.cache_variables}
 
 
@@ -165,18 +170,22 @@ _REGISTRY = _Registry()
 
 
 def known_languages() -> tuple[Language, ...]:
-    """All languages: the built-in ones, then plug-ins."""
+    """Return all languages: the built-in ones, then plug-ins."""
     from .languages import BUILT_IN
 
     if not _REGISTRY.searched:
-        _REGISTRY.searched = True
-        for module in [*_installed(), *filter(None, os.environ.get(VARIABLE, "").split(","))]:
-            register(_load(module.strip()))
+        _REGISTRY.searched = True  # what is loaded may ask for languages itself
+        try:
+            for point in (*ENTRIES.points, *_named_by_variable()):
+                _add(point)
+        except BaseException:
+            _REGISTRY.searched = False
+            raise
     return (*BUILT_IN, *_REGISTRY.plugins.values())
 
 
 def find_language(name: str) -> Language:
-    """The language with this id; raises `OptionError` that names those that there are."""
+    """Return the language with this id. Raises `OptionError` with the known ids."""
     known = {language.id: language for language in known_languages()}
     if name not in known:
         raise OptionError(
@@ -186,7 +195,7 @@ def find_language(name: str) -> Language:
 
 
 def register(plugin: Language) -> None:
-    """Make a language known to this process and to all that it starts.
+    """Register a language in this process and in all processes that it starts.
 
     Its `support` must be a module that they can import, with `LANGUAGE` and `SUPPORT`. Raises `OptionError` when the
     id is taken.
@@ -202,26 +211,24 @@ def register(plugin: Language) -> None:
 
 
 def plugin_environment() -> dict[str, str]:
-    """The variable by which a process that is started knows the plug-ins of this one."""
+    """Return the environment variable that passes the plug-ins of this process to a child."""
     known_languages()
     modules = [plugin.support for plugin in _REGISTRY.plugins.values()]
     return {VARIABLE: ",".join(modules)} if modules else {}
 
 
-def _installed() -> list[str]:
-    from importlib.metadata import entry_points
+def _named_by_variable() -> list[EntryPoint]:
+    from importlib.metadata import EntryPoint
 
-    return [point.module for point in entry_points(group=ENTRY_POINTS)]
+    modules = filter(None, map(str.strip, os.environ.get(VARIABLE, "").split(",")))
+    return [EntryPoint(module, module, ENTRIES.name) for module in modules]
 
 
-def _load(module: str) -> Language:
-    try:
-        found = importlib.import_module(module).LANGUAGE
-    except Exception as error:
-        raise OptionError(
-            f"the kernel language in {module} cannot be loaded ({type(error).__name__}: {error}); "
-            f"fix it, or take it out of {VARIABLE}"
-        ) from None
+def _add(point: EntryPoint) -> None:
+    found = getattr(ENTRIES.load(point), "LANGUAGE", None)
     if not isinstance(found, Language):
-        raise OptionError(f"LANGUAGE of {module} is no kernelwright.core.Language")
-    return found
+        raise ENTRIES.broken(point, "is a module without a LANGUAGE that is a kernelwright.core.Language")
+    try:
+        register(found)
+    except OptionError as error:
+        raise ENTRIES.broken(point, f"cannot be used ({error})") from error

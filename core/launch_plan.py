@@ -1,7 +1,7 @@
-"""What one call of a kernel's `forward` does, as data: kernel launches and allowed torch operators over named tensors.
+"""One call of a kernel's `forward` as data: kernel launches and allowed torch operators over numbered tensors.
 
-A plan is made in the process that runs the candidate's Python, and executed in one that never loads it. It holds no
-values of inputs or weights, so it computes on any.
+A plan is recorded in the process that runs the candidate's Python, and executed in one that never loads it. It holds
+no values of inputs or weights, so it works on any.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 _IDENTIFIER = r"^[^\W\d]\w*$"
-"""Of functions: the names of a plan come from a candidate's process, and become names of files."""
+"""Pattern of function names, which come from a candidate's process and become file names."""
 _SIZES = (("num_warps", "warps"), ("shared", "B shared"))
-"""Settings of a launch in the plan's text."""
+"""Settings of a launch that the plan's text shows."""
 
 
-class _Part(BaseModel):
+class _PlanPart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 _MOST = 1 << 48
-"""Elements of a tensor: more than any memory holds."""
+"""Maximum number of elements of a tensor, more than any memory holds."""
 _Elements = Annotated[int, Field(ge=0, le=_MOST)]
 
 
-class TensorLayout(_Part):
+class TensorLayout(_PlanPart):
     """Shape, strides and dtype of a tensor; strides and offset count elements."""
 
     shape: tuple[_Elements, ...]
@@ -47,32 +47,32 @@ class TensorLayout(_Part):
 
     @property
     def elements(self) -> int:
-        """The number of elements."""
+        """Number of elements."""
         return math.prod(self.shape)
 
     @property
     def bytes(self) -> int:
-        """The size of its elements; what a dtype's name says of its bits ('float8_e4m3fn') counts, else a byte each."""
+        """Size of the elements in bytes, by the bits in the dtype's name ('float8_e4m3fn'), otherwise one byte each."""
         bits = re.search(r"\d+", self.dtype)
         return self.elements * int(bits[0]) // 8 if bits else self.elements
 
 
-class KernelCode(_Part):
-    """One compiled kernel: its text, and what a launch needs beside its arguments."""
+class KernelCode(_PlanPart):
+    """One compiled kernel: its text, and what a launch needs besides arguments."""
 
     name: str = Field(pattern=_IDENTIFIER)
-    """The name of the function in the kernel language."""
+    """Name of the function in the kernel language."""
     kind: Literal["c", "ptx", "tir"]
-    """The form of the text: PTX, TileLang's lowered IR as JSON, or C that was generated from that. The process that
-    executes the plan compiles it. In a plan that a candidate's process records nothing is C: that may be anything."""
+    """Form of the text: PTX, TileLang's lowered IR as JSON, or C generated from it. The process that executes the plan
+    compiles it. A candidate's process never records C, since that could be anything."""
     text: str
     entry: str = Field(pattern=_IDENTIFIER)
     parameters: tuple[str, ...]
-    """Types of the arguments: 'pointer', 'int32', 'float32', ...; of PTX as Triton writes them: '*fp32', 'i32', ..."""
+    """Types of the arguments: 'pointer', 'int32', 'float32', ...; for PTX in Triton's notation: '*fp32', 'i32', ..."""
     flags: tuple[str, ...] = ()
-    """Compiler flags that the kernel's file asks for."""
+    """Compiler flags that the kernel's file requests."""
     settings: dict[str, Any] = Field(default_factory=dict)
-    """What the compiler and the launch need beside the text: warps, shared memory in bytes, passes."""
+    """Settings of compiler and launch: warps, shared memory in bytes, passes."""
 
     @property
     def digest(self) -> str:
@@ -80,34 +80,34 @@ class KernelCode(_Part):
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
 
 
-class TorchStep(_Part):
-    """One torch operator, such as 'aten.view.default'; `{"tensor": n}` in its arguments is a tensor of the plan."""
+class TorchStep(_PlanPart):
+    """One torch operator, such as 'aten.view.default'. `{"tensor": n}` in its arguments is a tensor of the plan."""
 
     kind: Literal["torch"] = "torch"
     operator: str = Field(pattern=r"^[\w.:]+$")
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = Field(default_factory=dict)
     results: tuple[int, ...]
-    """Numbers of the tensors that it returns."""
+    """Numbers of the returned tensors."""
     layouts: tuple[TensorLayout, ...]
-    """Their layouts."""
+    """Layouts of the returned tensors."""
 
 
-class LaunchStep(_Part):
+class LaunchStep(_PlanPart):
     """One launch of a kernel."""
 
     kind: Literal["launch"] = "launch"
     code: str
-    """The digest of its `KernelCode`."""
+    """Digest of the `KernelCode`."""
     arguments: tuple[Any, ...]
-    """In the order of `KernelCode.parameters`: `{"tensor": n}`, a number, or a tensor descriptor as
+    """Arguments in the order of `KernelCode.parameters`: `{"tensor": n}`, a number, or a tensor descriptor as
     `{"descriptor": n, "shape": ..., "strides": ..., "block_shape": ..., "padding": ...}`."""
     grid: tuple[int, ...] = ()
-    """Blocks along each axis; empty where the code contains it."""
+    """Number of blocks along each axis; empty if the code contains it."""
 
 
-class ParallelStep(_Part):
-    """Launches on several threads of a CPU at the same time; the next step begins when all have ended."""
+class ParallelStep(_PlanPart):
+    """Parallel launches on several CPU threads. The next step starts when all have ended."""
 
     kind: Literal["parallel"] = "parallel"
     launches: tuple[LaunchStep, ...]
@@ -116,39 +116,39 @@ class ParallelStep(_Part):
 Step = TorchStep | LaunchStep | ParallelStep
 
 
-class LaunchPlan(_Part):
-    """The steps of one call, in order. Tensors have numbers: inputs first, then as steps return them."""
+class LaunchPlan(_PlanPart):
+    """The steps of one call, in order. Tensors are numbered: inputs first, then in the order of results."""
 
     inputs: tuple[Any, ...]
-    """A tensor's number, or the value of an input that is no tensor, as `{"value": ...}`."""
+    """For each input the number of its tensor, or `{"value": ...}` if it is no tensor."""
     weights: dict[str, int] = Field(default_factory=dict)
-    """Parameters and buffers by their names in the model's state."""
+    """Numbers of parameters and buffers, by their names in the model's state."""
     constants: dict[int, str] = Field(default_factory=dict)
-    """Other tensors that existed before the call, with a digest of their bytes."""
+    """Other tensors that existed before the call, with digests of their bytes."""
     packing: LaunchPlan | None = None
-    """What makes further weights of the weights, once for each new set; it has no inputs, and numbers of its own."""
+    """Plan that derives packed weights, executed once per set of weights. It has no inputs, and its own numbering."""
     packed: tuple[int, ...] = ()
-    """The numbers of the tensors that `packing` returns, in this plan."""
+    """Numbers in this plan of the tensors that `packing` returns."""
     layouts: dict[int, TensorLayout]
-    """Of inputs, weights, constants and what `packing` returns."""
+    """Layouts of inputs, weights, constants and packed weights."""
     codes: dict[str, KernelCode]
-    """Kernels by the digests of their code."""
+    """Kernels by the digest of their code."""
     steps: tuple[Step, ...]
     outputs: tuple[int, ...]
     returns: Literal["tensor", "tuple", "list"]
 
     @property
     def digest(self) -> str:
-        """Equal for two plans that do the same."""
+        """Digest that is equal for plans that do the same."""
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
 
     @property
     def parts(self) -> tuple[LaunchPlan, ...]:
-        """The plan of a call, and that of its packing where there is one."""
+        """The plan of a call, and its packing plan if there is one."""
         return (self,) if self.packing is None else (self, self.packing)
 
     def launches(self) -> Iterator[LaunchStep]:
-        """All launches of a call in order."""
+        """Yield all launches of a call in order."""
         for step in self.steps:
             if isinstance(step, LaunchStep):
                 yield step
@@ -156,20 +156,22 @@ class LaunchPlan(_Part):
                 yield from step.launches
 
     def lines(self) -> list[str]:
-        """The plan as text, a line per step: kernels with their grids and tensors' bytes, torch operators by name."""
+        """Return the plan as text, a line per step: kernels with grids and tensor bytes, torch operators by name."""
         made = [step for step in self.steps if isinstance(step, TorchStep)]
-        layouts = self.layouts | {n: one for step in made for n, one in zip(step.results, step.layouts, strict=False)}
+        layouts = self.layouts | {
+            n: layout for step in made for n, layout in zip(step.results, step.layouts, strict=False)
+        }
         return [self._line(step, layouts) for step in self.steps]
 
     def all_lines(self) -> list[str]:
-        """The plan as text, with what packs the weights, once, before what each call does."""
+        """Return the plan as text: the packing of the weights first, then the steps of a call."""
         packing = self.packing.lines() if self.packing else ()
         return [*(f"once    {line}" for line in packing), *self.lines()]
 
     def difference(self, other: LaunchPlan) -> str | None:
-        """The first difference from another plan; None where they do the same.
+        """Return the first difference from another plan; None if both do the same.
 
-        What constants contain does not count: a scratch buffer may contain anything before a call.
+        The contents of constants are ignored: a scratch buffer may contain anything before a call.
         """
         if self._without_contents() == other._without_contents():
             return None
@@ -182,8 +184,8 @@ class LaunchPlan(_Part):
                 return f"step {number}: '{mine}', then '{its}'"
         if len(self.steps) != len(other.steps):
             return f"{len(self.steps)} steps, then {len(other.steps)}"
-        for number, (one, two) in enumerate(zip(self.steps, other.steps, strict=True), 1):
-            if one != two:
+        for number, (step, its_step) in enumerate(zip(self.steps, other.steps, strict=True), 1):
+            if step != its_step:
                 return f"the arguments of step {number} ({self.lines()[number - 1]})"
         different = [name for name in type(self).model_fields if getattr(self, name) != getattr(other, name)]
         return ", ".join(different)
@@ -207,8 +209,8 @@ class LaunchPlan(_Part):
         forms = [argument for argument in step.arguments if isinstance(argument, dict)]
         numbers = {form.get("tensor", form.get("descriptor", -1)) for form in forms}
         total = sum(layout.bytes for number, layout in layouts.items() if number in numbers)
-        told = (f" on {total / 1e6:.3g} MB" if total >= 1e6 else f" on {total / 1e3:.3g} kB") if total else ""
-        return f"launch  {code.name}{grid}{f' [{size}]' if size else ''}{told}{f' ({scalars})' if scalars else ''}"
+        moved = (f" on {total / 1e6:.3g} MB" if total >= 1e6 else f" on {total / 1e3:.3g} kB") if total else ""
+        return f"launch  {code.name}{grid}{f' [{size}]' if size else ''}{moved}{f' ({scalars})' if scalars else ''}"
 
 
 def _shape(layout: TensorLayout) -> str:

@@ -11,15 +11,15 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 BATCHES = 8
-"""Into which the samples are divided for the interval: as many as a timing has chunks, each interleaved with others."""
+"""Number of batches of samples for the interval, the number of interleaved chunks of a timing."""
 _QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365)
-"""Of Student's t distribution, for 95 %, with 1 to 7 degrees of freedom."""
+"""95 % quantiles of Student's t distribution with 1 to 7 degrees of freedom."""
 
 Milliseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Measurement(BaseModel):
-    """The time of one call: samples in milliseconds, one per call, in the order taken."""
+    """Samples of the time of one call in milliseconds, in the order taken."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -33,38 +33,38 @@ class Measurement(BaseModel):
 
     @property
     def median_ms(self) -> float:
-        """The median of the samples, in milliseconds."""
+        """Median of the samples in milliseconds."""
         return statistics.median(self._sorted)
 
     @property
     def interval_ms(self) -> tuple[float, float]:
         """A 95 % confidence interval of the median, from order statistics.
 
-        Distribution-free: of independent samples the number below the median is binomial (n, 1/2), here in its normal
-        approximation (Conover, Practical Nonparametric Statistics, section 3.2). Samples that follow each other are
-        alike, as clocks and caches drift: where the number below the median varies more between `BATCHES` of them than
-        that, it is taken to vary as much (batch means: Law, Simulation Modeling and Analysis, section 9.5.3). A drift
-        that is slower than the whole timing does not show in it.
+        It is distribution-free: for independent samples the number below the median is binomial (n, 1/2), here in its
+        normal approximation (Conover, Practical Nonparametric Statistics, section 3.2). Successive samples are
+        correlated, as clocks and caches drift. So the larger variance counts: that one, or the variance of the number
+        between `BATCHES` batches (batch means: Law, Simulation Modeling and Analysis, section 9.5.3). A drift that is
+        slower than the whole timing does not show.
         """
         return self._between(max(self._independent, self._batched))
 
     @property
     def precision(self) -> float:
-        """Half the width over the median of what the interval is if samples are independent: 0.01 means within 1 %.
+        """Half the relative width of the interval for independent samples: 0.01 means within 1 %.
 
-        More samples of the same minute make this one smaller, so it says when enough were taken.
+        More samples always reduce it, so it tells when enough were taken.
         """
         low, high = self._between(self._independent)
         return (high - low) / 2 / self.median_ms
 
     @property
     def _independent(self) -> float:
-        """How many ranks from the median the interval reaches, of independent samples."""
+        """Half width of the interval in ranks, for independent samples."""
         return 1.96 * math.sqrt(len(self._sorted)) / 2
 
     @cached_property
     def _batched(self) -> float:
-        """The same by how much the number below the median varies between batches of samples."""
+        """Half width of the interval in ranks, by the variance between batches."""
         count, middle = len(self.samples_ms), self.median_ms
         batches = min(BATCHES, count // 2)
         if batches < 2:
@@ -83,7 +83,7 @@ class Measurement(BaseModel):
 
 
 class Speedup(BaseModel):
-    """The speedup over the reference, with the interval that follows from both medians' intervals."""
+    """A speedup over the reference, with the interval that follows from the intervals of both medians."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -22,43 +22,46 @@ _LOOKED_AT = (
     "packing_ms",
     "speedup_compile", "interval_compile", "rejection", "error_fp64", "deterministic", "distributions",
     "trivial_outputs", "special_values", "other_strides", "baselines_ms", "second_workload", "telemetry", "replay",
-    "host_us", "stages_s", "peak_memory_bytes", "workloads",
+    "host_us", "sanitizer", "stages_s", "peak_memory_bytes", "workloads",
 )  # fmt: skip
 
 
 class Metrics(BaseModel):
-    """What was measured of a kernel, without the samples; None for what was not."""
+    """Metrics of a kernel without samples. Metrics that were not measured are None."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     status: Status
     latency_ms: float | None = None
-    """Median time of one call."""
+    """Median time of a call in milliseconds."""
     reference_ms: float | None = None
+    """Time of the reference in milliseconds, timed interleaved with the kernel."""
     speedup: float | None = None
-    """Over the reference."""
+    """Speedup over the reference."""
     interval: tuple[float, float] | None = None
-    """In which the speedup lies, as the 95 % intervals of both medians allow."""
+    """Interval of the speedup, from the 95 % intervals of both medians."""
     speedup_default: float | None = None
-    """Over eager PyTorch with its own defaults; None in records of before it was measured."""
+    """Speedup over eager PyTorch with its defaults; None in older records."""
     interval_default: tuple[float, float] | None = None
     speedup_compile: float | None = None
-    """Over `torch.compile`; not written where that was not measured."""
+    """Speedup over `torch.compile`; omitted if it was not measured."""
     interval_compile: tuple[float, float] | None = None
     precision: Precision = "fp32"
-    """How exactly the reference computed."""
+    """Precision of the reference."""
     default_is_reference: bool = False
-    """Whether both speedups are one: the reference computes as PyTorch does by default."""
+    """Whether the reference uses PyTorch's defaults, so that both speedups are equal."""
     host_us: float | None = None
-    """Microseconds that a call takes the host; on a CPU part of its time."""
+    """Host time of a call in microseconds; on a CPU it is part of the call's time."""
     contention: float | None = None
-    """Cores that other processes kept busy, where that was too much for reliable metrics."""
+    """Cores that other processes kept busy, if that made the metrics unreliable."""
     packing_ms: float | None = None
-    """Median time of packing the weights, once for each set of them; not written where a kernel packs none."""
+    """Time to pack a set of weights in milliseconds; omitted if the kernel packs none."""
     replay: Replay | None = None
-    """None where nothing was timed, and in a search."""
+    """None in a search, and if nothing was timed."""
+    sanitizer: dict[str, str] = Field(default_factory=dict)
+    """Result of each tool of compute-sanitizer; omitted if none was run."""
     workloads: dict[str, Metrics] = Field(default_factory=dict)
-    """Of several workloads judged together, each by its name; the other fields are their geometric means then."""
+    """Metrics by workload if several are judged together. The other fields are then geometric means."""
 
     @model_validator(mode="before")
     @classmethod
@@ -74,11 +77,11 @@ class Metrics(BaseModel):
 
     @property
     def trusted(self) -> bool:
-        """Whether it was timed, and nothing disturbed that."""
+        """Whether the kernel was timed without disturbance."""
         return self.latency_ms is not None and self.contention is None
 
     def speedup_against(self, baseline: str) -> float | None:
-        """Return the speedup over a baseline of `core.baselines`; None where that was not measured."""
+        """Return the speedup over a baseline of `core.baselines`; None if it was not measured."""
         if baseline == reference_name(self.precision):
             return self.speedup
         return {DEFAULT: self.speedup_default, COMPILE: self.speedup_compile}.get(baseline)
@@ -90,12 +93,12 @@ class Metrics(BaseModel):
         return {DEFAULT: self.interval_default, COMPILE: self.interval_compile}.get(baseline)
 
     def to_json(self) -> dict[str, Any]:
-        """As --json and the history show it."""
+        """Return the object that --json and the history show."""
         return self.model_dump(mode="json")
 
 
 class EvaluationSummary(Metrics):
-    """All of an evaluation but its samples, its log and its environment; what was not looked at is not written."""
+    """An evaluation without its samples, log and environment. Fields that were not determined are omitted."""
 
     config: dict[str, Value] = Field(default_factory=dict)
     max_abs_error: float | None = None
@@ -109,6 +112,7 @@ class EvaluationSummary(Metrics):
     special_values: str | None = None
     other_strides: str | None = None
     baselines_ms: dict[str, float] = Field(default_factory=dict)
+    """Times of other ways to run the reference, in milliseconds."""
     second_workload: SecondWorkload | None = None
     telemetry: dict[str, float] = Field(default_factory=dict)
     stages_s: dict[str, float] = Field(default_factory=dict)

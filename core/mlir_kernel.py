@@ -1,4 +1,4 @@
-"""Kernels that are MLIR modules: text in which the schedules of operations are left open."""
+"""Kernels that are MLIR modules, with slots for the schedules of operations."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ _MARK = re.compile(r"@\{([^}]*)\}")
 
 @dataclass(frozen=True)
 class Slot:
-    """A place in a module for one operation's schedule: text whose values are marked, `[@{tile_m}, @{tile_n}, 0]`.
+    """A slot in a module for the schedule of one operation: text with marks, `[@{tile_m}, @{tile_n}, 0]`.
 
-    A mark holds an expression over the parameters. Without a config nothing stands there.
+    A mark contains an expression over the parameters. Without a config the slot is empty.
     """
 
     text: str
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """The parameters that its marks name."""
+        """The parameters in its marks."""
         return frozenset[str]().union(*(Expression(match).names for match in _MARK.findall(self.text)))
 
     def filled(self, config: Mapping[str, Value]) -> str:
-        """Return the text for a config; nothing where it sets none of the slot's parameters.
+        """Return the text for a config; empty if it sets none of the slot's parameters.
 
-        Raises `KernelError` where it sets some of them only.
+        Raises `KernelError` if it sets only some of them.
         """
         if not self.names & config.keys():
             return ""
@@ -45,37 +45,37 @@ class Slot:
 
 @dataclass(frozen=True)
 class MlirKernel(Kernel):
-    """An MLIR module, and where in it the schedules of its operations are bound in.
+    """An MLIR module with slots for the schedules of its operations.
 
-    Bound to nothing its `source` is the module as it was given, which IREE schedules by itself; an operation whose
-    parameters are not set is left to IREE too. `tuners.mlir` makes it of a module and a space.
+    Without a config, `source` is the original module, which IREE schedules itself. IREE also schedules each operation
+    whose parameters are not set. `tuners.mlir` makes such a kernel from a module and a space.
     """
 
     pieces: tuple[str | Slot, ...] = ()
-    """The module's text between the slots, and these."""
+    """The text of the module, split at the slots, and the slots."""
     values: Mapping[str, Sequence[Value]] = field(default_factory=dict)
     constraints: tuple[str, ...] = ()
     first: tuple[Config, ...] = ()
-    """Likely configs, the likeliest first."""
+    """Likely configs, the most likely first."""
     plain: str = ""
-    """The module as it was given."""
+    """The original text of the module."""
     bound: Config = field(default_factory=Config)
 
     @cached_property
     def digest(self) -> str:
-        """Sixteen hexadecimal digits that identify target, source and the schedules that can be bound in."""
+        """Digest of target, source and possible schedules, sixteen hexadecimal digits."""
         slots = [piece.text for piece in self.pieces if isinstance(piece, Slot)]
         return digest_of("\0".join([str(self.language), str(self.target), self.source, *slots]))
 
     @property
     def config(self) -> Config:
-        """The parameters that were bound; empty for the plain module."""
+        """The bound parameters; empty for the plain module."""
         return self.bound
 
     def bind(self, config: Mapping[str, Value]) -> Self:
-        """Return the module with these parameters set, besides those that were set before.
+        """Return the module with these parameters set in addition to those already set.
 
-        Raises `KernelError` for unknown names, and where an operation's parameters are set in part.
+        Raises `KernelError` for unknown names, and if only some parameters of an operation are set.
         """
         if unknown := sorted(set(config) - self.values.keys()):
             raise KernelError(
@@ -86,7 +86,7 @@ class MlirKernel(Kernel):
         return replace(self, source=text if both else self.plain, bound=both)
 
     def restricted(self, names: Collection[str]) -> Self:
-        """Return the kernel with the slots of these parameters only; what is bound into the others stays as it is."""
+        """Return the kernel with the slots of these parameters only. Other slots keep their bound text."""
         wanted = frozenset(names)
         pieces = tuple(
             piece if isinstance(piece, str) or piece.names & wanted else piece.filled(self.bound)
@@ -112,7 +112,7 @@ class MlirKernel(Kernel):
     def space(
         self, values: Mapping[str, Sequence[Value]], constraints: Sequence[str], sizes: Mapping[str, int] | None = None
     ) -> SearchSpace:
-        """Return a space of its parameters; the defaults are those bound, or of the likeliest config that fits."""
+        """Return a space of its parameters. Defaults are the bound values, or those of the most likely valid config."""
         present = {**(self.first[0] if self.first else {}), **self.bound}
         defaults = {name: present[name] for name, v in values.items() if name in present and present[name] in v}
         return SearchSpace.of(values, constraints, sizes or {}, **defaults)

@@ -1,4 +1,4 @@
-"""An operation of an MLIR module that can be scheduled: its loops, what it reads, and its result by NumPy."""
+"""An operation of an MLIR module that can be scheduled: its loops, its operands, and its evaluation with NumPy."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ _DTYPES: Mapping[str, str] = {
 }  # fmt: skip
 
 Index = tuple[tuple[str, int], ...]
-"""An index of a tensor as a sum: loops with their factors, `(("OH", 2), ("KH", 1))` for 2 OH + KH."""
+"""An index of a tensor as a sum of loops with factors: `(("OH", 2), ("KH", 1))` is 2 OH + KH."""
 
 
 @dataclass(frozen=True)
 class TensorType:
-    """A tensor's static shape and its element type by MLIR's name: `f32`."""
+    """Static shape and element type of a tensor, by MLIR's name: `f32`."""
 
     shape: tuple[int, ...]
     element: str
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """NumPy's element type; raises `ProblemError` where it has none."""
+        """The element type in NumPy. Raises `ProblemError` if there is none."""
         import numpy as np
 
         if self.element not in _DTYPES:
             raise ProblemError(f"no random inputs of {self.element} can be made; use one of {', '.join(_DTYPES)}")
         if self.element == "bf16":
-            import ml_dtypes  # comes with IREE's runtime, whose arrays have this type
+            import ml_dtypes  # installed with IREE's runtime, whose arrays have this type
 
             bf16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
             return bf16
@@ -49,17 +49,17 @@ class TensorType:
 
     @property
     def element_bytes(self) -> int:
-        """Bytes of an element: 2 for bf16, 1 for i1 and f8E4M3FN."""
+        """Size of an element in bytes: 2 for bf16, 1 for i1 and f8E4M3FN."""
         bits = re.search(r"\d+", self.element)
         return max(1, int(bits[0]) // 8) if bits else 8
 
     @property
     def bytes(self) -> int:
-        """Bytes of the tensor."""
+        """Size of the tensor in bytes."""
         return math.prod(self.shape) * self.element_bytes
 
     def __str__(self) -> str:
-        """As IREE's tools take it: `1024x256xf32`."""
+        """Return the type in the syntax of IREE's tools: `1024x256xf32`."""
         return "x".join(map(str, (*self.shape, self.element)))
 
 
@@ -74,20 +74,20 @@ class Loop:
 
 @dataclass(frozen=True)
 class Operation:
-    """A sum of products over loops: result[...] += lhs[...] * rhs[...]. Matrix products and convolutions are such."""
+    """A sum of products over loops, result[...] += lhs[...] * rhs[...]: a matrix product or a convolution."""
 
     kind: str
-    """`matmul`, `batch_matmul`, `contraction`, `conv_2d`, with `_transpose_a` and `_transpose_b` where that holds."""
+    """`matmul`, `batch_matmul`, `contraction` or `conv_2d`, with `_transpose_a` or `_transpose_b` if transposed."""
     name: str
-    """The kind with the operation's number among those of the function: `matmul_0`."""
+    """The kind and the operation's number in the function: `matmul_0`."""
     position: int
-    """Its number in a walk over all operations of the function, by which it is found again."""
+    """Position in a walk over all operations of the function, which identifies it."""
     loops: tuple[Loop, ...]
-    """In the order of the operation's iteration space, which is that of all tile sizes."""
+    """Loops in the order of the iteration space, which is also the order of tile sizes."""
     operands: tuple[TensorType, TensorType]
     result: TensorType
     accesses: tuple[tuple[Index, ...], tuple[Index, ...], tuple[Index, ...]]
-    """How lhs, rhs and result are indexed."""
+    """Indices of lhs, rhs and result."""
 
     @cached_property
     def sizes(self) -> Mapping[str, int]:
@@ -96,7 +96,7 @@ class Operation:
 
     @property
     def flops(self) -> int:
-        """Multiplications and additions."""
+        """Number of multiplications and additions."""
         return 2 * math.prod(loop.size for loop in self.loops)
 
     @property
@@ -105,7 +105,7 @@ class Operation:
         return "x".join(str(loop.size) for loop in self.loops)
 
     def apply(self, lhs: Array, rhs: Array, start: Array) -> Array:
-        """Return start + the sum of products by NumPy in double precision; whole numbers are exact to 2**53."""
+        """Return start plus the sum of products, with NumPy in double precision. Integers are exact up to 2**53."""
         import numpy as np
 
         letters = {loop.name: chr(ord("a") + i) for i, loop in enumerate(self.loops)}
@@ -132,7 +132,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Filled:
-    """A step of a function: a tensor of one value; of a tensor that nothing is written to, that is 0."""
+    """A step of a function: a tensor filled with one value, 0 if nothing is written to it."""
 
     type: TensorType
     value: float
@@ -140,7 +140,7 @@ class Filled:
 
 @dataclass(frozen=True)
 class Applied:
-    """A step of a function: an operation on lhs, rhs and the tensor that it adds to, by their numbers."""
+    """A step of a function: an operation on lhs, rhs and an accumulator, by their numbers."""
 
     operation: Operation
     inputs: tuple[int, int, int]
@@ -150,7 +150,7 @@ Step = Filled | Applied
 
 
 def run(steps: Sequence[Step], returns: Sequence[int], inputs: Sequence[Array]) -> list[Array]:
-    """Return a function's results by NumPy; values are numbered: first the inputs, then the steps."""
+    """Evaluate a function with NumPy. Values are numbered: first the inputs, then the steps."""
     import numpy as np
 
     values: list[np.ndarray[Any, Any]] = list(inputs)

@@ -1,4 +1,4 @@
-"""A problem as a function of an MLIR module."""
+"""A problem that is a function of an MLIR module."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MlirProblem(Problem):
-    """One function of a module with static shapes: IREE's default compilation of it is what kernels are compared with.
+    """One function of a module with static shapes. Kernels are compared with IREE's default compilation of it.
 
-    `tuners.mlir.analysis` makes it of a module's text.
+    `tuners.mlir.analysis` makes it from the text of a module.
     """
 
     source: str
-    """The module's text, as it was given."""
+    """The original text of the module."""
     function: str
-    """The function that is called, without the `@`."""
+    """Name of the called function, without the `@`."""
     inputs: tuple[TensorType, ...]
     results: tuple[TensorType, ...]
     prepared: str
-    """The module as schedules are attached to it: operations whose schedules IREE would drop are dispatches."""
+    """The module prepared for schedules: operations whose schedules IREE would drop are dispatches of their own."""
     operations: tuple[Operation, ...]
-    """Those that can be scheduled, in order, as they stand in `prepared`."""
+    """The operations that can be scheduled, in the order of `prepared`."""
     remarks: tuple[str, ...] = ()
-    """Why others of the function cannot, one line each."""
+    """Reasons why other operations cannot be scheduled, one line each."""
     steps: tuple[Step, ...] | None = None
-    """The whole function for NumPy; None where it has a step that is not known to it."""
+    """The whole function as steps for NumPy; None if it has an unsupported step."""
     returns: tuple[int, ...] = ()
-    """The numbers of the values that it returns: inputs first, then steps."""
+    """Numbers of the returned values: inputs first, then steps."""
 
     @classmethod
     def of(cls, problem: Problem) -> MlirProblem:
-        """Return the problem as an `MlirProblem`; raises `ProblemError` for any other kind."""
+        """Return the problem as an `MlirProblem`. Raises `ProblemError` for any other kind."""
         if not isinstance(problem, MlirProblem):
             raise ProblemError(f"problem {problem.id} is no MLIR module, which IREE needs; use another evaluator")
         return problem
@@ -54,12 +54,12 @@ class MlirProblem(Problem):
 
     @property
     def workloads(self) -> Mapping[str, Mapping[str, Any]]:
-        """The only one: the shapes that stand in the module."""
+        """The only workload: the shapes in the module."""
         return {DEFAULT_WORKLOAD: {}}
 
     @property
     def integers(self) -> Mapping[str, int]:
-        """The loops' sizes: M, N, K where one operation can be scheduled, else matmul_0_M and so on."""
+        """Sizes of the loops: M, N, K if one operation can be scheduled, otherwise matmul_0_M and so on."""
         alone = len(self.operations) == 1
         return {
             loop if alone else f"{operation.name}_{loop}": size
@@ -68,27 +68,27 @@ class MlirProblem(Problem):
         }
 
     def resized(self, workload: str, sizes: Mapping[str, Any]) -> Self:
-        """Return the problem as it is; raises `ProblemError` for any size."""
+        """Return the problem unchanged. Raises `ProblemError` if sizes are given."""
         if sizes:
             raise ProblemError(f"the shapes of {self.name} stand in the module and cannot be set; edit the module")
         return replace(self, workload=workload, sizes=sizes)
 
     @property
     def flops(self) -> int:
-        """Multiplications and additions of all operations that can be scheduled."""
+        """Number of multiplications and additions in all operations that can be scheduled."""
         return sum(operation.flops for operation in self.operations)
 
     @property
     def traffic(self) -> int:
-        """Bytes that a call must read and write at least."""
+        """Minimum number of bytes that a call reads and writes."""
         return sum(type_.bytes for type_ in (*self.inputs, *self.results))
 
     def draw(self, seed: int) -> list[Array]:
-        """Return random inputs, which are the same for the same seed.
+        """Return random inputs, determined by the seed.
 
-        Floats are uniform in [-1, 1); those of 16 bits are multiples of a half, whole numbers are from -4 to 4, so that
-        sums of many products are exact in whatever order they are added, and in whatever parts: IREE keeps the sum of
-        a tile of K in the result's type, which would make the default module's own error 1 % in bf16 where K is 1024.
+        Floats are uniform in [-1, 1), 16-bit floats are multiples of a half, and integers are from -4 to 4. So sums of
+        many products are exact in any order and in any parts: IREE keeps the sum of a tile of K in the result's type,
+        which would make the default module's own error 1 % in bf16 if K is 1024.
         """
         import numpy as np
 
@@ -106,5 +106,5 @@ class MlirProblem(Problem):
         return drawn
 
     def reference(self, inputs: Sequence[Array]) -> list[Array] | None:
-        """Return the results by NumPy, in double precision, rounded once per operation; None where it cannot."""
+        """Return NumPy's results, in double precision, rounded once per operation; None if a step is unsupported."""
         return None if self.steps is None else run(self.steps, self.returns, inputs)

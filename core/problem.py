@@ -1,11 +1,11 @@
-"""A problem: what must be computed, at which sizes, and how exactly."""
+"""Problems: what to compute, at which sizes, within which tolerances."""
 
 from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, NamedTuple, Self
 
 from .errors import ProblemError
@@ -19,9 +19,9 @@ class Tolerance(NamedTuple):
     absolute: float
     relative: float
     matched: float = 1.0
-    """The share of the elements for which that must hold."""
+    """Fraction of the elements for which this must hold."""
     cap: float = 1e300
-    """What no element's error may reach. An infinity or a NaN that is not expected does."""
+    """Upper bound of every element's error. An unexpected infinity or NaN exceeds it."""
 
     @property
     def tightest(self) -> float:
@@ -35,7 +35,7 @@ TOLERANCES: Mapping[str, Tolerance] = {
     "float32": Tolerance(1e-4, 1e-4),
     "float16": Tolerance(1e-2, 1e-2),
     "bfloat16": Tolerance(1e-2, 1e-2),
-    # Not KernelBench's: a number and its neighbour.
+    # Not from KernelBench: a number and its neighbour.
     "float8_e4m3fn": Tolerance(1e-2, 0.125),
     "float8_e5m2": Tolerance(1e-2, 0.25),
 }
@@ -45,9 +45,9 @@ _ASSIGNMENT = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(.+)")
 
 @dataclass(frozen=True)
 class Problem(ABC):
-    """What every tunable thing has in common: an identity, sizes under a workload's name, tolerances per dtype.
+    """Base of problems: an id, named workloads of sizes, and tolerances per dtype.
 
-    A workload is a set of named sizes; the workload 'default' leaves all of them as they are.
+    A workload is a set of named sizes. The workload 'default' keeps the sizes of the file.
     """
 
     id: str
@@ -57,36 +57,42 @@ class Problem(ABC):
     _: KW_ONLY
     workload: str = DEFAULT_WORKLOAD
     sizes: Mapping[str, Any] = field(default_factory=dict)
-    """The sizes that the workload sets."""
+    """Sizes that the workload sets."""
     tolerances: Mapping[str, Tolerance] = field(default_factory=lambda: TOLERANCES)
 
     @property
     @abstractmethod
     def digest(self) -> str:
-        """Sixteen hexadecimal digits that identify the computation, whatever the sizes."""
+        """Digest of the computation without its sizes, sixteen hexadecimal digits."""
 
     @property
     @abstractmethod
     def workloads(self) -> Mapping[str, Mapping[str, Any]]:
-        """The named workloads, 'default' among them."""
+        """Sizes by workload name, including 'default'."""
 
     @property
     @abstractmethod
     def integers(self) -> Mapping[str, int]:
-        """All whole numbers that the problem names, at its sizes: constraints of a search may use them."""
+        """All named integers of the problem at its sizes, which constraints of a search may use."""
 
     @abstractmethod
     def resized(self, workload: str, sizes: Mapping[str, Any]) -> Self:
-        """Return the problem with these sizes set; raises `ProblemError` for unknown sizes."""
+        """Return the problem with these sizes set. Raises `ProblemError` for unknown sizes."""
+
+    def tolerating(self, absolute: float | None, relative: float | None) -> Self:
+        """Return the problem with these tolerances for each dtype; None keeps what it has."""
+        changed = {"absolute": absolute, "relative": relative}
+        given = {name: value for name, value in changed.items() if value is not None}
+        return replace(self, tolerances={dtype: known._replace(**given) for dtype, known in self.tolerances.items()})
 
     @property
     def sizes_key(self) -> str:
-        """The sizes as stored in records: `ast.literal_eval` restores their items."""
+        """Return the sizes as stored in records. `ast.literal_eval` restores their items."""
         return repr(sorted(self.sizes.items()))
 
     @property
     def sizes_digest(self) -> str:
-        """Sixteen hexadecimal digits that identify the sizes."""
+        """Digest of the sizes, sixteen hexadecimal digits."""
         return digest_of(self.sizes_key)
 
     def at(self, workload: str) -> Self:

@@ -8,8 +8,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 
 _SPECIAL_FUNCTIONS = 16
-"""Results per clock and multiprocessor of exp2, log2, rsqrt, sin and their like, on every GPU since compute capability
-5.0."""
+"""Results of exp2, log2, rsqrt, sin, ... per clock and multiprocessor, on GPUs since compute capability 5.0."""
 
 
 class Ceilings(BaseModel):
@@ -18,12 +17,14 @@ class Ceilings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     copy_gb_s: float = Field(gt=0)
-    """Bytes read plus bytes written per second by a large copy, in 1e9."""
+    """Copy bandwidth: bytes read plus bytes written per second, in 1e9."""
     matrix_gflop_s: float = Field(gt=0)
-    """Rate of a large fp32 matrix product, in 1e9 operations per second: on a GPU the larger of the vector units' and a
-    third of TF32's."""
+    """Rate of a large fp32 matrix product in 1e9 operations per second.
+
+    On a GPU it is the larger of the vector units' rate
+    and a third of the TF32 rate."""
     vector_gflop_s: float | None = Field(default=None, gt=0)
-    """The same on the vector units alone, without tensor cores; None for a CPU, and in older records."""
+    """The same on the vector units only, without tensor cores; None for a CPU, and in older records."""
     tf32_gflop_s: float | None = Field(default=None, gt=0)
     """The same in TF32; None for a CPU, and in older records."""
     half_gflop_s: float | None = Field(default=None, gt=0)
@@ -31,13 +32,13 @@ class Ceilings(BaseModel):
     bfloat16_gflop_s: float | None = Field(default=None, gt=0)
     """The same in bf16; None for a CPU, and in older records."""
     float8_gflop_s: float | None = Field(default=None, gt=0)
-    """The same in fp8; None where the device has no such product, and in older records."""
+    """The same in fp8; None if the device does not support it, and in older records."""
     l2_gb_s: float | None = Field(default=None, gt=0)
-    """Bytes that a reduction reads per second from the L2 cache, in 1e9; None for a CPU, and in older records."""
+    """Read bandwidth of the L2 cache in 1e9 bytes per second; None for a CPU, and in older records."""
     launch_us: float | None = Field(default=None, gt=0)
-    """What each further launch adds to a call, in microseconds; None for a CPU, and in older records."""
+    """Cost of each further launch in a call, in microseconds; None for a CPU, and in older records."""
     latency_ns: float | None = Field(default=None, gt=0)
-    """From a load to its value in device memory, in nanoseconds; None for a CPU, without Triton, in older records."""
+    """Latency of a load from device memory in nanoseconds; None for a CPU, without Triton, and in older records."""
     cores: int = Field(gt=0)
     """Processor cores, or multiprocessors of a GPU."""
 
@@ -51,19 +52,19 @@ class DeviceLimits(BaseModel):
     """Compute capability: 80 is Ampere, 90 is Hopper."""
     multiprocessors: int = Field(gt=0)
     shared_bytes: int = Field(gt=0)
-    """Shared memory that one block may take."""
+    """Maximum shared memory of a block in bytes."""
     registers: int = Field(gt=0)
-    """32-bit registers of a multiprocessor."""
+    """Number of 32-bit registers of a multiprocessor."""
     threads: int = Field(gt=0)
-    """Threads that a multiprocessor keeps at once."""
+    """Maximum number of resident threads of a multiprocessor."""
     l2_bytes: int | None = Field(default=None, gt=0)
-    """Size of the L2 cache; None in older records."""
+    """Size of the L2 cache in bytes; None in older records."""
     clock_mhz: float | None = Field(default=None, gt=0)
-    """The highest clock of the multiprocessors; None in older records."""
+    """Maximum clock of the multiprocessors; None in older records."""
 
     @property
     def exp_g_s(self) -> float | None:
-        """Exponentials per second, in 1e9, by the special function units' 16 per clock and multiprocessor.
+        """Exponentials per second in 1e9: 16 per clock and multiprocessor.
 
         CUDA C++ Programming Guide, 'Throughput of Native Arithmetic Instructions'. None without the clock.
         """
@@ -73,7 +74,8 @@ class DeviceLimits(BaseModel):
 class MatrixProduct(BaseModel):
     """The largest matrix product of a problem: (m x k) times (k x n), `batch` of them.
 
-    A convolution is one of output positions, output channels and the sums over taps and channels, a batch per group.
+    A convolution is a product with m output positions, n output channels, k taps times input channels, and a batch per
+    group.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -83,26 +85,28 @@ class MatrixProduct(BaseModel):
     k: int = Field(gt=0)
     batch: int = Field(default=1, gt=0)
     element_bytes: int = Field(gt=0)
-    """Of an operand."""
+    """Size of an operand's element."""
     dtype: str = ""
-    """Of the operands, such as 'bfloat16' or 'float8_e4m3fn', the wider where they differ; what the reference widened
-    before it multiplied counts as what it was. Empty in older records."""
+    """Dtype of the operands, such as 'bfloat16' or 'float8_e4m3fn', the wider one if they differ.
+
+    It is the dtype before the
+    reference widened them. Empty in older records."""
     sums: int = Field(default=1, gt=0)
-    """fp32 values that a kernel keeps for each result: 2 where the sum of each step is added to another one."""
+    """Number of fp32 accumulators per result: 2 if the sum of each step is added to another accumulator."""
     scaled: bool = False
     """Whether the sum of each step is scaled as it is added."""
     side_by_side: int = Field(default=1, gt=0)
-    """How many products of this size a kernel computes at once from one left operand, as a gated layer's two."""
+    """Number of such products that a kernel computes at once from one left operand: 2 for a gated layer."""
     part: int = Field(default=0, ge=0)
-    """Columns of a tile that are multiplied at once, so that only these have the sum of a step; 0 for all."""
+    """Columns of a tile that are multiplied at once and share the sum of a step; 0 for all."""
     taps: int = Field(default=1, gt=0)
-    """Equal parts of k that a kernel sums one after the other: the taps of a convolution's filter."""
+    """Number of equal parts of k that a kernel sums successively: the taps of a convolution's filter."""
     turned: bool = False
-    """Whether the rows of a kernel's tiles are the product's columns: it multiplies weights by positions."""
+    """Whether the rows of a kernel's tiles are the columns of the product: it multiplies weights by positions."""
 
 
 class Profile(BaseModel):
-    """Counted work of the reference, and the ceilings of the device."""
+    """Counted work of the reference, and peak rates of the device."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -123,17 +127,17 @@ class Profile(BaseModel):
 
     @property
     def memory_floor_ms(self) -> float:
-        """The least milliseconds in which the bytes can move."""
+        """Lower bound in milliseconds by memory traffic."""
         return self.min_bytes / self.ceilings.copy_gb_s / 1e6
 
     @property
     def compute_floor_ms(self) -> float:
-        """The least milliseconds for the matrix products."""
+        """Lower bound in milliseconds by matrix products."""
         return self.matrix_flops / self.matrix_gflop_s / 1e6
 
     @property
     def matrix_gflop_s(self) -> float:
-        """The rate that bounds the problem's matrix products: that of its operands' dtype.
+        """Peak rate of the problem's matrix products, for the dtype of the operands.
 
         An fp32 product may be three products of bf16 or TF32 parts, which are nearly as accurate.
         """
@@ -145,13 +149,13 @@ class Profile(BaseModel):
             return ceilings.bfloat16_gflop_s or half
         if dtype == "float16":
             return half
-        # Without a matrix product it is a convolution's, of which older records have no dtype.
+        # Without a matrix product the work is a convolution's, which has no dtype in older records.
         split = (ceilings.bfloat16_gflop_s or 0.0) / 3 if dtype in ("float32", "") else 0.0
         return max(ceilings.matrix_gflop_s, split)
 
     @property
     def product_precision(self) -> str:
-        """What `matrix_gflop_s` is the rate of: 'fp32 products', 'bf16 products', 'fp32 products as three of bf16'."""
+        """Describe these products: 'fp32 products', 'bf16 products', 'fp32 products as three of bf16'."""
         ceilings, dtype = self.ceilings, self._product_dtype
         for start, name in (("float8", "fp8"), ("bfloat16", "bf16"), ("float16", "fp16")):
             if dtype.startswith(start):
@@ -159,24 +163,24 @@ class Profile(BaseModel):
         if dtype not in ("float32", ""):
             return f"{dtype} products"
         parts = {"TF32": ceilings.tf32_gflop_s or 0.0, "bf16": ceilings.bfloat16_gflop_s or 0.0}
-        name = max(parts, key=lambda one: parts[one])
-        # Of older records it is not known what their fp32 rate is of.
+        name = max(parts, key=lambda part: parts[part])
+        # Older records do not tell how their fp32 rate was measured.
         return (
             f"fp32 products as three of {name}" if parts[name] / 3 >= self.matrix_gflop_s * 0.999 else "fp32 products"
         )
 
     @property
     def _product_dtype(self) -> str:
-        """The operands' dtype of the largest product; empty where there is none. Older records do not name it."""
+        """Operand dtype of the largest product; empty if there is no product, and in older records."""
         product = self.product
         return (product.dtype or {2: "float16"}.get(product.element_bytes, "")) if product else ""
 
     @property
     def floor_ms(self) -> float:
-        """Milliseconds; no implementation runs much faster than this."""
+        """Lower bound of the time in milliseconds. No implementation runs much faster."""
         return max(self.memory_floor_ms, self.compute_floor_ms)
 
     @property
     def intensity(self) -> float:
-        """Operations per byte that must move."""
+        """Arithmetic intensity: operations per byte of minimum traffic."""
         return self.flops / self.min_bytes

@@ -1,8 +1,7 @@
-"""What a journal holds, one record a line; docs/history.md lists the kinds and their fields.
+"""Records of a journal, one per line. docs/history.md lists the kinds and their fields.
 
-The names on disk are those of the first journals: where a field's name says something else in Python, its alias is the
-name on disk. A record that an older version wrote lacks fields, which then have their defaults; what a newer version
-adds is passed over.
+Names on disk are those of the first journals; a field with another name in Python has the name on disk as its alias.
+Missing fields of older records have their defaults, and unknown fields of newer records are ignored.
 """
 
 from __future__ import annotations
@@ -26,42 +25,42 @@ _IDENTITY = ("problem", "reference", "sizes", "kernel", "device", "allow_torch",
 
 
 class RunRecord(Line):
-    """What a run is; the first record of its journal."""
+    """The identity of a run, the first record of its journal."""
 
     kind: Literal["run"] = "run"
     problem: str = ""
     reference: str = ""
-    """Sixteen hexadecimal digits that stand for the problem's source."""
+    """Digest of the problem's source, sixteen hexadecimal digits."""
     sizes: str = ""
-    """Pairs of name and size, as Python writes them."""
+    """The `repr` of pairs of name and size."""
     kernel: str = ""
-    """The digest of the kernel to start from."""
+    """Digest of the start kernel."""
     device: str = ""
     allow_torch: str = ""
     graph: str = ""
     precision: Precision = "fp32"
-    """How exactly the reference computed; journals of before there was a choice lack it."""
+    """Precision of the reference; missing in older journals."""
     against: str = STRICT
     """The baseline that the target speedup is against."""
     backend: str = ""
     model: str = "rules"
-    """Who proposes: a model, or 'rules'."""
+    """The proposer: the name of a model, or 'rules'."""
 
     def changed(self, other: RunRecord) -> list[str]:
-        """The names of the fields that must be the same for a run to go on from another's journal, and are not."""
+        """Return the names of fields that differ but must be equal for a run to resume from a journal."""
         return [name for name in _IDENTITY if getattr(self, name) != getattr(other, name)]
 
 
 class PriorRecord(Line):
-    """What rules were expected to gain when the run began: a resumed run must try them in the same order."""
+    """Expected gains of rules when the run started. A resumed run must try rules in the same order."""
 
     kind: Literal["prior"] = "prior"
     gains: dict[str, dict[str, float]] = Field(default_factory=dict)
-    """The expected speedup by kind of kernel ('triton products', 'triton products matmul') and rule."""
+    """Expected speedup by kind of kernel ('triton products', 'triton products matmul') and rule."""
 
 
 class KernelRecord(Line):
-    """The source of a kernel, before its first trial."""
+    """The source of a kernel, written before its first trial."""
 
     kind: Literal["kernel"] = "kernel"
     digest: str
@@ -69,85 +68,85 @@ class KernelRecord(Line):
 
 
 class Trial(Line):
-    """An evaluation, what asked for it, and what it cost."""
+    """An evaluation with its origin and cost."""
 
     kind: Literal["trial"] = "trial"
     origin: str
     """'start', 'turn 2: split-grid', 'final', 'search', 'list'."""
     evaluation: Evaluation
     seconds: float = Field(ge=0)
-    """Wall time of the whole evaluation; those that are timed interleaved with each other share theirs equally."""
+    """Wall time of the evaluation. Evaluations that are timed interleaved share their time equally."""
     at: str = ""
-    """When it ended, ISO 8601 in UTC; empty in old journals."""
+    """End of the evaluation, ISO 8601 in UTC; empty in old journals."""
 
     @classmethod
     def now(cls, origin: str, evaluation: Evaluation, seconds: float) -> Trial:
-        """Return the record of an evaluation that has just ended."""
+        """Return the record of an evaluation that ended now."""
         at = datetime.now(UTC).isoformat(timespec="seconds")
         return cls(origin=origin, evaluation=evaluation, seconds=seconds, at=at)
 
     def to_json(self) -> JsonObject:
-        """Without what was not looked at."""
+        """Return the JSON object, without undetermined fields."""
         return self.model_dump(mode="json", exclude_none=True)
 
 
 class ProfileRecord(Line):
-    """What the problem asks of the device."""
+    """The profile of the problem on the device."""
 
     kind: Literal["profile"] = "profile"
     profile: Profile
 
 
 class FinishedRecord(Line):
-    """How a run ended: the object that `optimize --json` prints."""
+    """The result of a run: the object that `optimize --json` prints."""
 
     kind: Literal["finished"] = "finished"
     problem: str = ""
     device: str = ""
     backend: str = ""
     workload: str = ""
-    target_speedup: float
-    """The speedup that was wanted."""
+    target_speedup: float | None
+    """The requested speedup; None if the run had no target."""
     against: str = STRICT
-    """The baseline that this speedup is against."""
+    """The baseline of this speedup."""
     precision: Precision = "fp32"
-    """How exactly the reference computed."""
-    target_reached: bool
+    """Precision of the reference."""
+    target_reached: bool | None
+    """None without a target."""
     verified: bool
-    """Whether the best kernel was found correct and timed again in a fresh process."""
+    """Whether the best kernel was checked and timed again in a fresh process."""
     start: Metrics
-    """As it was timed beside the best kernel; in records of before there was `faster`, before the first turn."""
+    """The start kernel, timed with the best kernel; in records without `faster`, before the first turn."""
     best: Metrics
-    """At the final check."""
+    """The best kernel at the final check."""
     faster: bool | None = None
-    """Whether something was found that is faster than what was there, beyond doubt; None in older records."""
+    """Whether the best kernel is significantly faster than the start; None in older records."""
     gain: float | None = None
-    """How many times as fast as the start the best kernel is, as one run timed both; None where none did."""
+    """Speedup of the best kernel over the start, timed in one run; None if they were not timed together."""
     gain_interval: tuple[float, float] | None = None
-    """In which the gain lies, as the 95 % intervals of both medians allow."""
+    """Interval of the gain, from the 95 % intervals of both medians."""
     beside_compile: BesideCompile | None = None
-    """How the best kernel stands to `torch.compile`, timed beside it at the final check; None where that was not asked
-    for."""
+    """Comparison of the best kernel with `torch.compile` at the final check; None if it was not requested."""
     model: str = ""
-    """Who proposed; empty in old journals."""
+    """The proposer; empty in old journals."""
     iterations: int = 0
     turns: int = 0
     tokens: int = 0
     dollars: float = 0.0
     stopped: str
-    """Why the loop ended, in words."""
+    """Reason why the loop ended."""
     cut_short: bool = False
-    """Whether a budget, or a model that failed, ended it: with more of these it would go on."""
+    """Whether a budget or a failed model ended the run, so that it could continue."""
     kernel: str | None = None
-    """The file of the best kernel, as the run named it."""
+    """File of the best kernel, as named by the run."""
     solution: str | None = None
-    """The same kernel in the dataset of a recorded workload; not written elsewhere."""
+    """File of the same kernel in the dataset of a recorded workload; omitted for other problems."""
     patch: str | None = None
-    """The result as a change of the user's own files; not written where there is none."""
+    """Patch of the user's own files; omitted if there is none."""
     history: str | None = None
 
     def summary(self) -> dict[str, Any]:
-        """What --json prints: what the record says, and no defaults in place of what an older one lacks."""
+        """Return what --json prints: the fields of the record, without defaults for fields that an older one lacks."""
         return self.model_dump(mode="json", exclude={"kind"}, exclude_unset=True)
 
     @model_serializer(mode="wrap")
@@ -158,29 +157,29 @@ class FinishedRecord(Line):
 
 
 class ExchangeRecord(Line):
-    """One request to a language model and its reply, or the error in its place."""
+    """One request to a language model, and its reply or error."""
 
     kind: Literal["exchange"] = "exchange"
     number: int
     lane: str
-    """'3.0': the third turn, its first expansion; 'check.' and the model's name before the first."""
+    """'3.0' is the first expansion of the third turn. Before the first turn it is 'check.' and the model's name."""
     purpose: str = ""
     model: str = ""
     digest: str = ""
-    """Sixteen hexadecimal digits that stand for the request."""
+    """Digest of the request, sixteen hexadecimal digits."""
     request: Request
     reply: Reply | None = None
-    """None when there was an error."""
+    """None if there was an error."""
     dollars: float | None = None
-    """None where no price is known."""
+    """None if the price is unknown."""
     error: str = ""
     seconds: float | None = None
     at: str = ""
-    """When it ended, ISO 8601 in UTC."""
+    """End of the exchange, ISO 8601 in UTC."""
 
     @property
     def tokens(self) -> int:
-        """Tokens of the request and of the reply; 0 for an error."""
+        """Number of tokens in request and reply; 0 for an error."""
         return self.reply.tokens if self.reply else 0
 
     @model_serializer(mode="wrap")
@@ -202,9 +201,9 @@ _OF_NO_KIND = {"union_tag_invalid", "union_tag_not_found"}
 
 
 def parse_record(said: JsonObject, path: Path, line: int) -> Record | None:
-    """The record in one line of a journal; None for a kind that this version does not know.
+    """Parse one line of a journal. Return None for an unknown kind.
 
-    `JournalError` names `path`, the line and what is wrong with it.
+    Raises `JournalError` with `path`, the line and the reason.
     """
     try:
         return _record.validate_python(said, extra="ignore")

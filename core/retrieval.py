@@ -37,7 +37,7 @@ TECHNIQUES = {
     "unrolling": "the steps of a loop are written out, so that independent instructions overlap",
     "scan": "a parallel prefix scan replaces a sequential one",
 }
-"""The techniques that examples are split by, and what each does."""
+"""Techniques by which examples are classified, with a description of each."""
 
 
 class Gain(BaseModel):
@@ -53,11 +53,11 @@ class Gain(BaseModel):
     device: str
     environment: dict[str, Any] = Field(default_factory=dict)
     digest: str | None = Field(default=None, pattern=r"^[0-9a-f]{16}$")
-    """Digest of the measured sources, where recorded: the metrics apply to no others."""
+    """Digest of the measured sources, if recorded. The metrics apply to these sources only."""
 
     @classmethod
     def between(cls, before: Evaluation, after: Evaluation, device: str, digest: str | None = None) -> Gain | None:
-        """Return the gain; None unless one run timed both, beside the same reference and undisturbed."""
+        """Return the gain; None unless both were timed in one run, with the same reference and undisturbed."""
         if before.measurement is None or after.measurement is None or before.reference != after.reference:
             return None
         if before.contention is not None or after.contention is not None:
@@ -80,7 +80,7 @@ class Gain(BaseModel):
 
 @dataclass(frozen=True)
 class WorkedExample:
-    """A kernel before and after an optimization, both correct."""
+    """A kernel before and after an optimization. Both are correct."""
 
     slug: str
     """Its name: `triton/softmax-online`."""
@@ -92,35 +92,51 @@ class WorkedExample:
     category: str
     """The first kernel's bottleneck, one of `BOTTLENECKS`."""
     techniques: tuple[str, ...]
-    """What the second kernel has and the first one lacks; names of `TECHNIQUES`."""
+    """Techniques that the second kernel uses and the first one does not; keys of `TECHNIQUES`."""
     before: str
     """Source text."""
     after: str
     story: str
-    """Symptom, cause and change, in words."""
+    """Prose about symptom, cause and change."""
     problem: str | None = None
-    """The id of the problem that both solve, where it has one: 'level1/1_23'."""
+    """Id of the problem that both solve, if it has one: 'level1/1_23'."""
     origin: Literal["corpus", "run"] = "corpus"
-    """Whether it is shipped, or found by a run of this installation."""
+    """'corpus' for a shipped example, 'run' for one found by a run of this installation."""
     gain: Gain | None = None
+
+    @property
+    def in_words(self) -> str:
+        """'Online softmax (one-pass); 1.41x ...', without its name."""
+        return f"{self.title} ({', '.join(self.techniques)}); {self.gain or 'not measured'}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The example as plain data, without its sources."""
+        return {
+            "example": self.slug,
+            "title": self.title,
+            "operation": self.operation,
+            "category": self.category,
+            "techniques": list(self.techniques),
+            "gain": self.gain.model_dump(mode="json") if self.gain else None,
+        }
 
 
 @dataclass(frozen=True)
 class Query:
-    """The kernel to optimize, and the technique wanted; unknown fields may be left out."""
+    """The kernel to optimize and the desired technique. Unknown fields may be omitted."""
 
     text: str = ""
-    """A symptom, a technique or an idea, in words."""
+    """A symptom, a technique or an idea, as prose."""
     language: Language | None = None
     target: Target | None = None
     device: str | None = None
-    """The device's name, as in the measurements of examples."""
+    """Name of the device, as in the measurements of examples."""
     operation: str | None = None
     category: str | None = None
     source: str | None = field(default=None, repr=False)
     """Source of the kernel to optimize."""
     exclude: str | None = None
-    """Id of the problem to optimize, or slug of an example: never among the results."""
+    """Id of a problem, or slug of an example, to exclude from the results."""
 
 
 @dataclass(frozen=True)
@@ -129,12 +145,12 @@ class Hit:
 
     example: WorkedExample
     score: float
-    """Larger is better; comparable within one result only."""
+    """Larger is better. Scores are comparable within one result only."""
     why: str
     """The reasons, in a few words."""
 
 
 def check_count(k: int) -> None:
-    """Raise `OptionError` for less than one example."""
+    """Raise `OptionError` if k is less than 1."""
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
         raise OptionError(f"cannot search for {k!r} examples; ask for a whole number from 1")

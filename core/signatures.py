@@ -1,7 +1,7 @@
-"""Which journals this user's own runs wrote: each line is signed together with all lines before it.
+"""Signatures of journals, which show that runs of this user wrote them. Each line is signed with all lines before it.
 
-What lies in a project may be another's, journals too. The key is in the user's state folder, readable by that user
-only, so nobody else can write a line that counts, or change one.
+Files of a project, including journals, may come from someone else. The key is in the user's state folder and readable
+by that user only, so nobody else can write or change a valid line.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ KEY_BYTES = 32
 
 
 def signature(said: dict[str, Any], before: str, key: bytes) -> str:
-    """Return the signature of a line after the one with the signature `before`; '' is that of the first."""
+    """Return the signature of a line. `before` is the signature of the previous line, '' for the first line."""
     content = {name: value for name, value in said.items() if name != SIGNED}
     text = json.dumps(json.loads(json.dumps(content)), sort_keys=True, separators=(",", ":"))
     return hmac.digest(key, f"{before}\n{text}".encode(), "sha256").hex()
 
 
 def last_signature(lines: Iterable[dict[str, Any]], key: bytes) -> str | None:
-    """Return the last line's signature, '' where there is no line; None if a line was not signed with this key."""
+    """Return the last line's signature, '' without lines; None if a line was not signed with this key."""
     last = ""
     for said in lines:
         found, last = said.get(SIGNED), signature(said, last, key)
@@ -42,7 +42,7 @@ def last_signature(lines: Iterable[dict[str, Any]], key: bytes) -> str | None:
 
 
 def own_key() -> bytes:
-    """Return this user's key, made when it is first needed. Where none can be kept, it lasts for the process."""
+    """Return this user's key, created on first use. If it cannot be stored, it is valid for this process only."""
     return _key(state_folder() / "journals.key")
 
 
@@ -69,7 +69,7 @@ def _kept(path: Path) -> bytes | None:
 
 
 def _make(path: Path) -> None:
-    """Write a key whole or not at all, in place of a file that is none; of two processes the first one's counts."""
+    """Write a key atomically, replacing an invalid file. If two processes race, the first one wins."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor, part = tempfile.mkstemp(dir=path.parent)  # which only this user can read
     try:

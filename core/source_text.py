@@ -7,32 +7,32 @@ import tokenize
 from collections.abc import Iterator
 
 BYTE_ORDER_MARK = "\ufeff"
-"""What some editors put at the beginning of a file; `ast.parse` refuses it in a text."""
+"""Written by some editors at the start of a file. `ast.parse` rejects it in a string."""
 TOO_DEEP = (
     "has an expression that is nested too deeply for Python to compile (each term of a sum is one level); "
     "split it, or write a loop"
 )
-"""Completes an error message that begins with the file's name."""
+"""End of an error message that starts with the file's name."""
 _SEPARATORS = re.compile("[\f\v\x1c-\x1e\x85\u2028\u2029]")
 """Characters at which `str.splitlines` splits and Python's tokenizer does not."""
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+\Z")
 
 
 def source_lines(text: str, keepends: bool = False) -> list[str]:
-    r"""The lines of `text`, which end at \n, \r\n or \r only.
+    r"""Return the lines of `text`, which end at \n, \r\n or \r only.
 
-    `str.splitlines` also splits at form feeds, U+2028 and others, which end no line of Python: line numbers of a
-    syntax tree then point to the wrong place.
+    `str.splitlines` also splits at form feeds, U+2028 and others, which do not end a line of Python, so that line
+    numbers of a syntax tree would be wrong.
     """
     lines = _LINE.findall(text)
     return lines if keepends else [line.rstrip("\r\n") for line in lines]
 
 
 def without_separators(source: str) -> str:
-    """Return Python source without form feeds and their like in comments and between tokens; strings keep theirs.
+    """Return Python source without form feeds and similar separators outside of strings.
 
-    TileLang splits a function's source with `str.splitlines`, and then misreads its indentation. Lines keep their
-    numbers. A text that is no Python comes back as it is.
+    TileLang splits a function's source with `str.splitlines`, and would misread its indentation. Line numbers do not
+    change. Text that is not Python is returned unchanged.
     """
     if not _SEPARATORS.search(source):
         return source
@@ -46,7 +46,7 @@ def without_separators(source: str) -> str:
         if not _SEPARATORS.search(line):
             found.append(line)
             continue
-        # A form feed at the beginning sets the indentation to zero.
+        # A form feed at the start of a line resets the indentation.
         blank = re.match(r"[ \t\f]*\f", line)
         start = blank.end() if blank and not _within(strings, number, 0) else 0
         found += [
@@ -60,7 +60,7 @@ Position = tuple[int, int]
 
 
 def _strings(lines: list[str]) -> Iterator[tuple[Position, Position]]:
-    """Yield where string literals begin and end, as (line, column)."""
+    """Yield start and end of string literals as (line, column)."""
     begun: list[Position] = []
     for token in tokenize.generate_tokens(iter(lines).__next__):
         kind = tokenize.tok_name[token.type]

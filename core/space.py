@@ -48,7 +48,7 @@ class Config(Mapping[str, Value]):
         return self._values == dict(other) if isinstance(other, Mapping) else NotImplemented
 
     def __reduce__(self) -> tuple[type[Config], tuple[dict[str, Value]]]:
-        # The cached hash is valid in this process only: texts hash differently in every other.
+        # The cached hash is valid in this process only, since hashes of strings are randomized.
         return Config, (self._values,)
 
     def __repr__(self) -> str:
@@ -78,7 +78,7 @@ class Parameter:
 
     @property
     def ordered(self) -> bool:
-        """Whether the values are numbers that rise or fall, so that distance has a meaning."""
+        """Whether the values are monotonic numbers, so that distances are meaningful."""
         numbers = [value for value in self.values if isinstance(value, int | float) and not isinstance(value, bool)]
         return len(numbers) == len(self.values) and numbers in (
             sorted(numbers),
@@ -86,7 +86,7 @@ class Parameter:
         )
 
     def encode(self, value: Value) -> float:
-        """Return a number for a cost model: log2 of positive numbers, else the position."""
+        """Return a number for a cost model: log2 of positive numbers, otherwise the index."""
         if self.ordered and all(float(v) > 0 for v in self.values):
             return math.log2(float(value))
         return float(self.values.index(value))
@@ -104,11 +104,11 @@ class Parameter:
 
 
 class SearchSpace:
-    """All configs of some parameters that satisfy every constraint, or those of a list.
+    """The configs of some parameters that satisfy all constraints, or a list of configs.
 
-    Constraints are expressions over parameters, and over the named `sizes` of a problem. Samples and the iteration
-    never leave the space. An empty space, or a constraint over unknown names, raises `SpaceError`; so does whatever
-    needs a member of a space whose constraints are too tight to find one in bounded time.
+    Constraints are expressions over parameters and over the named `sizes` of a problem. Samples and iteration yield
+    members only. Raises `SpaceError` for an empty space and for a constraint over unknown names. Methods that need a
+    member raise it, too, if the constraints are too tight to find one within a limit.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class SearchSpace:
         if len(set(self.names)) != len(self.names):
             raise SpaceError(f"a parameter is named twice: {', '.join(self.names)}")
         self.sizes = {name: size for name, size in sizes.items() if name not in self.names}
-        """Names that constraints may use besides the parameters, which hide sizes of the same name."""
+        """Sizes that constraints may use. Parameters hide sizes of the same name."""
         self.checks = [self._check(text) for text in self.constraints]
         if self.listed is not None and not self.listed:
             raise SpaceError("the space lists no config; give at least one")
@@ -142,7 +142,7 @@ class SearchSpace:
         return check
 
     def _require_a_member(self) -> None:
-        """Raise `SpaceError` with the first constraint that leaves nothing, and those it contradicts."""
+        """Raise `SpaceError` with the first constraint that no config satisfies, and the constraints it contradicts."""
         rng = random.Random(0)
         if self._allowed(self._defaults) or all(search.find(rng) is not None for search in self._searches):
             return
@@ -175,13 +175,16 @@ class SearchSpace:
         sizes: Mapping[str, int] = _NO_SIZES,
         **defaults: Value,
     ) -> SearchSpace:
-        """Return a space from a mapping of names to values, with optional defaults by name."""
+        """Return a space of named values, with optional defaults by name."""
         parameters = [Parameter(name, choices, defaults.get(name)) for name, choices in values.items()]
         return cls(parameters, constraints, sizes=sizes)
 
     @classmethod
     def listing(cls, configs: Iterable[Config]) -> SearchSpace:
-        """Return the space of just these configs, with numbers in rising order; all must name the same parameters."""
+        """Return the space of exactly these configs, with numbers in ascending order.
+
+        All must have the same parameters.
+        """
         members = list(configs)
         names = list(members[0]) if members else []
         if any(set(config) != set(names) for config in members):
@@ -194,20 +197,20 @@ class SearchSpace:
 
     @property
     def cardinality(self) -> int:
-        """The number of configs before constraints."""
+        """Number of configs without constraints."""
         return math.prod(len(parameter.values) for parameter in self.parameters)
 
     @cached_property
     def size(self) -> int:
-        """The number of configs that satisfy the constraints."""
+        """Number of configs that satisfy the constraints."""
         members = self.encoded.members
         return sum(1 for _ in self) if members is None else len(members)
 
     @cached_property
     def encoded(self) -> EncodedSpace:
-        """The space as rows of integers, for searches that look at many configs at once."""
+        """The space as rows of integers, for searches over many configs at once."""
         from .encoded_space import (
-            EncodedSpace,  # numpy takes a tenth of a second, which the help should not wait for
+            EncodedSpace,  # importing numpy takes a tenth of a second, which would delay --help
         )
 
         return EncodedSpace(self)
@@ -218,11 +221,14 @@ class SearchSpace:
 
     @cached_property
     def default(self) -> Config:
-        """The config of all defaults, or the first member when a constraint forbids it."""
+        """The config of all defaults, or the first member if a constraint excludes it."""
         return self._defaults if self._defaults in self else next(iter(self))
 
     def __iter__(self) -> Iterator[Config]:
-        """The members in the order of their values; `SpaceError` where a next one takes too long to find."""
+        """Yield the members in the order of their values.
+
+        Raises `SpaceError` if the next one takes too long to find.
+        """
         if self.listed is not None:
             yield from self.listed
             return
@@ -240,9 +246,9 @@ class SearchSpace:
         return all(check(config) for check in self.checks)
 
     def sample(self, rng: random.Random) -> Config:
-        """Draw a member; uniformly, unless the constraints leave so few that only a search finds one.
+        """Draw a member. The draw is uniform, unless members are so rare that only a search finds one.
 
-        Raises `SpaceError` where the search finds none in bounded time.
+        Raises `SpaceError` if the search finds none within its limit.
         """
         if self.listed is not None:
             return rng.choice(self.listed)

@@ -7,22 +7,24 @@ import threading
 from typing import Any
 
 _PARSING = threading.RLock()
-"""CPython counts the depth of all threads' trees in one place until 3.13: where two threads build trees at a time, one
-of them ends with "SystemError: AST constructor recursion depth mismatch" (github.com/python/cpython/issues/106905)."""
+"""Until 3.13 CPython keeps the recursion depth of all threads in one counter.
+
+If two threads build trees at once, one may
+fail with "SystemError: AST constructor recursion depth mismatch" (github.com/python/cpython/issues/106905)."""
 
 
 def syntax_tree(source: str) -> ast.Module:
-    """Parse a file; raises what `ast.parse` raises: SyntaxError, ValueError, RecursionError, MemoryError."""
+    """Parse a file. Raises what `ast.parse` raises: SyntaxError, ValueError, RecursionError, MemoryError."""
     with _PARSING:
         return ast.parse(source)
 
 
 def expression_tree(text: str) -> ast.expr:
-    """Parse one expression; spaces and line ends around it are left out. Raises what `syntax_tree` raises."""
+    """Parse one expression without surrounding whitespace. Raises what `syntax_tree` raises."""
     with _PARSING:
         return ast.parse(text.strip(), mode="eval").body
 
 
 def literal(text: str) -> Any:
-    """Return the value of a literal: `ast.literal_eval`, with the same errors."""
+    """Return the value of a literal, as `ast.literal_eval` does, with the same errors."""
     return ast.literal_eval(expression_tree(text))

@@ -1,4 +1,4 @@
-"""How texts name the techniques of `TECHNIQUES`: ideas, strategies, and what a run says about its turns."""
+"""Words by which texts name `TECHNIQUES`: ideas, strategies, and rationales of a run's turns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A problem as a PyTorch reference in the KernelBench convention."""
+"""Problems that are PyTorch references in the KernelBench convention."""
 
 from __future__ import annotations
 
@@ -12,27 +12,28 @@ from typing import Any, Self
 
 from .errors import ProblemError, SpaceError
 from .expressions import Expression
-from .problem import DEFAULT_WORKLOAD, Problem
+from .problem import DEFAULT_WORKLOAD, TOLERANCES, Problem
 from .source_text import BYTE_ORDER_MARK, TOO_DEEP
 from .syntax_tree import syntax_tree
 from .text import digest_of
+from .user_package import UserPackage
 
 _NEEDED = ("Model", "get_inputs", "get_init_inputs")
 MATCHED = "MATCHED"
-"""The constant that says which share of a result's elements must be within the tolerance."""
+"""Name of the constant with the fraction of a result's elements that must be within the tolerance."""
 
 
 @dataclass(frozen=True)
 class TorchProblem(Problem):
-    """A reference `Model` with `get_inputs()` (forward arguments) and `get_init_inputs()` (constructor's).
+    """A reference `Model` with `get_inputs()` (arguments of forward) and `get_init_inputs()` (of the constructor).
 
     Sizes are values for module constants of the source, set before the inputs are made.
     """
 
     source: str
     path: str = ""
-    withheld: tuple[str, ...] = ()
-    """Packages that have the problem's own code, so that a kernel must not import them."""
+    package: UserPackage | None = None
+    """Of a user's function: where reference, inputs and kernels are imported from."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "source", self.source.removeprefix(BYTE_ORDER_MARK))
@@ -49,12 +50,12 @@ class TorchProblem(Problem):
                 "and get_init_inputs()"
             )
         if (share := self._matched()) is not None:
-            tolerances = {dtype: one._replace(matched=share) for dtype, one in self.tolerances.items()}
+            tolerances = {dtype: tolerance._replace(matched=share) for dtype, tolerance in self.tolerances.items()}
             object.__setattr__(self, "tolerances", tolerances)
 
     @classmethod
     def of(cls, problem: Problem) -> TorchProblem:
-        """Return the problem as a `TorchProblem`; raises `ProblemError` for any other kind."""
+        """Return the problem as a `TorchProblem`. Raises `ProblemError` for any other kind."""
         if not isinstance(problem, TorchProblem):
             raise ProblemError(
                 f"problem {problem.id} has no PyTorch reference, which this needs; use an evaluator made for its kind"
@@ -63,21 +64,23 @@ class TorchProblem(Problem):
 
     @cached_property
     def digest(self) -> str:
-        """Digest of the reference's source."""
-        return digest_of(self.source)
+        """Digest of the reference's source, and of tolerances that are not the usual ones."""
+        allowed = {dtype: tuple(tolerance[:2]) for dtype, tolerance in self.tolerances.items()}
+        usual = {dtype: tuple(tolerance[:2]) for dtype, tolerance in TOLERANCES.items()}
+        return digest_of(self.source if allowed == usual else f"{self.source}\0{sorted(allowed.items())}")
 
     @property
     def has_free_sizes(self) -> bool:
-        """Whether its batch size may be any: recorded inputs fit each other at recorded sizes only."""
+        """Whether the batch size may be changed. Recorded inputs are consistent at recorded sizes only."""
         return True
 
     def files_at(self, sizes: Mapping[str, Any]) -> Mapping[str, Path]:
-        """The files that the source reads at these sizes: by the path that it reads, relative to its own folder."""
+        """Return the files that the source reads at these sizes, by the path relative to its own folder."""
         return {}
 
     @cached_property
     def workloads(self) -> Mapping[str, Mapping[str, Any]]:
-        """The named workloads that the file declares in WORKLOADS, and 'default'."""
+        """The workloads that the file declares in WORKLOADS, and 'default'."""
         declared = self.constants.get("WORKLOADS", {})
         if not isinstance(declared, dict) or not all(isinstance(sizes, dict) for sizes in declared.values()):
             raise ProblemError(f"problem {self.name}: WORKLOADS must be a dict of dicts of sizes, all literals")
@@ -85,7 +88,7 @@ class TorchProblem(Problem):
 
     @cached_property
     def constants(self) -> dict[str, Any]:
-        """The module's constants: literal values, and None for the others."""
+        """Constants of the module: literal values, None for other expressions."""
         found: dict[str, Any] = {}
         for name, node in _assignments(self.source):
             try:
@@ -96,9 +99,9 @@ class TorchProblem(Problem):
 
     @cached_property
     def integers(self) -> Mapping[str, int]:
-        """The module's constants that are whole numbers, as literals or by arithmetic, and those that the sizes set.
+        """Integer constants of the module, as literals or by arithmetic, with the values that the sizes set.
 
-        As in the loaded module, a constant that was computed from another does not follow it when a size sets that.
+        As in the loaded module, a constant that is computed from another one does not change if a size sets that one.
         """
         found: dict[str, Any] = {}
         for name, node in _assignments(self.source):
@@ -113,10 +116,9 @@ class TorchProblem(Problem):
         return found | {name: value for name, value in self.sizes.items() if _whole(value)}
 
     def _matched(self) -> float | None:
-        """Return the share of a result's elements that must be within the tolerance, None where the file says nothing.
+        """Return the fraction of a result's elements that must be within the tolerance, None if the file sets none.
 
-        MATCHED may be an expression over the other constants, since what is computed in fp8 at one size may be in bf16
-        at another.
+        MATCHED may be an expression over other constants: a computation in fp8 at one size may be in bf16 at another.
         """
         texts = [ast.unparse(node) for name, node in _assignments(self.source) if name == MATCHED]
         if not texts:
@@ -132,7 +134,7 @@ class TorchProblem(Problem):
         return float(share)
 
     def resized(self, workload: str, sizes: Mapping[str, Any]) -> Self:
-        """Return the problem with these constants set; raises `ProblemError` for unknown constants."""
+        """Return the problem with these constants set. Raises `ProblemError` for unknown constants."""
         if unknown := sorted(set(sizes) - (set(self.constants) - {MATCHED})):
             raise ProblemError(
                 f"problem {self.id} has no constant {', '.join(unknown)}; it has "
@@ -142,7 +144,7 @@ class TorchProblem(Problem):
 
 
 def _assignments(source: str) -> Iterator[tuple[str, ast.expr]]:
-    """Yield the names that the module assigns and their expressions, in order; tuples are split."""
+    """Yield the names that the module assigns, with their expressions, in order. Tuples are split."""
     for node in syntax_tree(source).body:
         if not isinstance(node, ast.Assign):
             continue

@@ -1,4 +1,4 @@
-"""One turn of the optimization loop as the journal and the history file hold it."""
+"""Records of a turn of the optimization loop, for the journal and the history file."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from .verdict import Status
 _TIMES = ("config", "latency_ms", "gain")
 
 
-class _Part(BaseModel):
+class _TurnPart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class ToolCall(_Part):
+class ToolCall(_TurnPart):
     """One use of a tool by a model."""
 
     name: str
     arguments: dict[str, Any]
     result: str
-    """What the model was answered."""
+    """The reply to the model."""
     ok: bool
     seconds: float
     trials: int = 0
-    """Evaluations that it took."""
+    """Number of evaluations that it made."""
 
 
-class AttemptRecord(_Part):
-    """One proposal of a turn, or why there was none."""
+class AttemptRecord(_TurnPart):
+    """One proposal of a turn, or the reason why there was none."""
 
     strategy: str
     kernel: str | None = None
-    """Its source."""
+    """Source of the kernel."""
     error: str = ""
     statuses: tuple[Status, ...] = ()
     config: dict[str, Value] = Field(default_factory=dict)
-    """The values of its parameters where it was fastest."""
+    """The fastest config."""
     latency_ms: float | None = None
-    """Where it was fastest; None when nothing was correct and timed."""
+    """Time of the fastest config; None if none was correct and timed."""
     gain: float | None = None
-    """Of one that was tried quickly beside others: its speedup over the turn's kernel as measured beside it, 0.0 when
-    it failed; None of any other."""
+    """For a change of a batch, the speedup over the turn's kernel measured in the same screening, 0.0 if it failed.
+    Otherwise None."""
 
     @model_serializer(mode="wrap")
     def _without_absent_times(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -53,18 +53,18 @@ class AttemptRecord(_Part):
         return {name: value for name, value in found.items() if name not in _TIMES or value not in (None, {})}
 
 
-class SkippedRule(_Part):
-    """A rewrite rule that made no change of a kernel."""
+class SkippedRule(_TurnPart):
+    """A rewrite rule that did not change a kernel."""
 
     rule: str
     reason: str
-    """Why it does not fit the kernel, in a few words; of a rule that failed, its exception."""
+    """Reason why the rule does not apply; for a failed rule, the exception."""
     failed: bool = False
-    """Whether the rule failed, which is a bug of its own."""
+    """Whether the rule failed, which is a bug in the rule."""
 
 
-class AnalysisRecord(_Part):
-    """The bottleneck of the kernel that a turn began with."""
+class AnalysisRecord(_TurnPart):
+    """The bottleneck of a turn's start kernel."""
 
     category: str = ""
     ranking: tuple[str, ...] = ()
@@ -81,45 +81,45 @@ class AnalysisRecord(_Part):
 class TurnRecord(Line):
     """A finished turn: one kernel was analysed, changed and measured.
 
-    What has a default is missing in journals of before there were models and lanes.
+    Fields with defaults are missing in journals that are older than models and lanes.
     """
 
     kind: Literal["turn"] = "turn"
     number: int = Field(validation_alias="iteration", serialization_alias="iteration")
     lane: int = 0
-    """Which of the expansions that ran side by side."""
+    """Index of the expansion among those that ran in parallel."""
     analysis: AnalysisRecord = Field(
         default=AnalysisRecord(), validation_alias="bottleneck_analysis", serialization_alias="bottleneck_analysis"
     )
     suggestions: tuple[str, ...] = ()
     strategy: str
     proposal_category: str = Field(default="", validation_alias="category", serialization_alias="category")
-    """The bottleneck that the proposal is aimed at."""
+    """The bottleneck that the proposal addresses."""
     rationale: str = ""
     before: str | None = None
-    """Source of the kernel that was to be made faster."""
+    """Source of the turn's start kernel."""
     kernel: str | None = None
-    """Source of what the turn arrived at."""
+    """Source of the turn's result."""
     diff: str = Field(default="", validation_alias="code_changes", serialization_alias="code_changes")
-    """From `before` to `kernel`, as a unified diff."""
+    """Unified diff from `before` to `kernel`."""
     improved: bool
-    """Whether it became the best of the run."""
+    """Whether the result became the best of the run."""
     improvement: float = 0.0
     """`gain` - 1."""
     error: str = ""
     """The first failure of the last attempt."""
     attempts: tuple[AttemptRecord, ...] = ()
-    """The proposal, then its repairs."""
+    """The proposal, followed by its repairs."""
     skipped_rules: tuple[SkippedRule, ...] = ()
-    """Rules that did not fit `before`, where no earlier turn says so; missing in journals that older versions wrote."""
+    """Rules that do not apply to `before`, unless an earlier turn says so; missing in older journals."""
     evaluations: tuple[EvaluationSummary, ...] = Field(
         default=(), validation_alias="evaluation_results", serialization_alias="evaluation_results"
     )
     metrics: EvaluationSummary | None = Field(default=None, validation_alias="best", serialization_alias="best")
-    """Of the fastest correct kernel of the turn; None when nothing was correct."""
+    """Metrics of the turn's fastest correct kernel; None if none was correct."""
     tool_calls: tuple[ToolCall, ...] = ()
     cost: dict[str, int | float] = Field(default_factory=dict)
-    """Exchanges with models, their tokens, dollars and seconds; empty where rules proposed."""
+    """Exchanges with models, and their tokens, dollars and seconds; empty if rules proposed."""
 
     @model_serializer(mode="wrap")
     def _without_absent_rules(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -128,28 +128,30 @@ class TurnRecord(Line):
 
     @property
     def name(self) -> str:
-        """'3.0': the third turn, its first expansion."""
+        """Name of the turn: '3.0' is the first expansion of the third turn."""
         return f"{self.number}.{self.lane}"
 
     @property
     def tried(self) -> tuple[AttemptRecord, ...]:
-        """The changes that were tried quickly beside each other."""
+        """The changes of the turn's batch."""
         return tuple(attempt for attempt in self.attempts if attempt.gain is not None)
 
     @property
     def category(self) -> str:
-        """The bottleneck that was found."""
+        """Category of the bottleneck."""
         return self.analysis.category or self.proposal_category
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """Why that is the bottleneck, one line each."""
+        """Evidence for the bottleneck, one line each."""
         return self.analysis.evidence
 
     @property
     def gain(self) -> float:
-        """About how many times as fast as the best of the run before, by the speedups of both, which were measured in
-        two runs; 1.0 when nothing improved."""
+        """Approximate speedup over the previous best of the run; 1.0 if nothing improved.
+
+        It is the ratio of two speedups that were measured separately.
+        """
         return 1.0 + self.improvement
 
     @property
@@ -164,5 +166,5 @@ class TurnRecord(Line):
 
     @property
     def model_seconds(self) -> float:
-        """Spent waiting for models."""
+        """Seconds of waiting for models."""
         return float(self.cost.get("seconds", 0.0))

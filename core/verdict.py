@@ -1,4 +1,4 @@
-"""What an evaluation found out about a kernel: how it ended, whether it is correct, which rule it broke, the replay."""
+"""The verdict of an evaluation: status, correctness, broken rule, and replay."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class Status(StrEnum):
     """How an evaluation ended."""
 
     OK = "ok"
-    """Correct, and proven where it was timed in full: its launches were replayed without its Python."""
+    """Correct. If it was timed in full, its launches were replayed without its Python."""
     UNPROVEN = "unproven"
-    """Its own calls gave correct results, and its launches could not be replayed without its Python: its times may be
-    those of something else, and are no result."""
+    """Its own calls are correct, but its launches could not be replayed without its Python. Its times may be those of
+    something else, and are no result."""
     REJECTED = "rejected"
     COMPILE_ERROR = "compile_error"
     RUNTIME_ERROR = "runtime_error"
@@ -27,22 +27,25 @@ class Status(StrEnum):
     WRONG_VALUE = "wrong_value"
     TIMEOUT = "timeout"
     CRASHED = "crashed"
+    NOT_MEASURED = "not_measured"
+    """No verdict: what was tried failed for a cause on the machine's side or on ours, which the message names. It is
+    neither cached nor learned from, and a resumed run measures it."""
 
 
 class Origin(StrEnum):
-    """Where an evaluation comes from."""
+    """Origin of an evaluation."""
 
     MEASURED = "measured"
     """The kernel ran."""
     RECORDED = "recorded"
     """Measured earlier, here or by another tool."""
     SIMULATED = "simulated"
-    """Computed from a model: no kernel ran."""
+    """Computed by a model; no kernel ran."""
 
 
 LESS_EXACT = 50.0
-"""A kernel with so many times the reference's error computes in a lower precision: three bf16 products have some 30
-times the error of fp32, TF32 more than a thousand times."""
+"""A kernel whose error exceeds the reference's by this factor computes in a lower precision. Three bf16 products have
+about 30 times the error of fp32, TF32 more than a thousand times."""
 
 
 class Correctness(BaseModel):
@@ -51,15 +54,17 @@ class Correctness(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     seeds: tuple[int, ...] = Field(min_length=1)
-    """One per comparison, drawn for this run and recorded after it."""
+    """Seeds of the comparisons, drawn for this run and recorded after it."""
     max_abs_error: float = Field(ge=0)
     max_rel_error: float = Field(ge=0)
     """Largest absolute error over the largest magnitude of the reference."""
     own_errors: tuple[float, float] | None = None
-    """Both errors on the problem's own inputs alone; those of other distributions may be of another magnitude. None in
-    older records."""
+    """Both errors on the problem's own inputs only; other distributions may have other magnitudes.
+
+    None in older records.
+    """
     tolerance: float = Field(ge=0)
-    """Relative tolerance of the comparison, and the absolute one where `absolute_tolerance` is None."""
+    """Relative tolerance of the comparison, and the absolute one if `absolute_tolerance` is None."""
     absolute_tolerance: float | None = Field(default=None, ge=0)
     passed: bool
     distributions: tuple[str, ...] = ()
@@ -69,20 +74,21 @@ class Correctness(BaseModel):
     """Root mean square error against the reference in fp64, relative to that result's root mean square."""
     torch_error_fp64: float | None = Field(default=None, ge=0)
     """The same for the reference in its own precision."""
+    beside_start: str = ""
+    """Remark on errors of a user's function beyond the tolerance, which are about those that it had as it stood."""
     trivial_outputs: tuple[str, ...] = Field(default=(), validation_alias=AliasChoices("trivial_outputs", "nulls"))
-    """Trivial outputs that would have passed every comparison: 'zeros', 'mean', 'input 0'. Then passing proves
-    little."""
+    """Trivial outputs that would pass every comparison, so that passing proves little: 'zeros', 'mean', 'input 0'."""
     deterministic: bool | None = None
-    """Whether two calls on the same inputs returned the same bits; None where not tested."""
+    """Whether two calls with equal inputs returned equal bits; None if not tested."""
     special_values: str | None = None
-    """How the result differs from the reference's where NaN and infinity are among the inputs; empty where it does not,
-    None where not tested. No failure: many correct kernels take a maximum that drops NaN."""
+    """Difference from the reference if inputs contain NaN and infinity; empty if equal, None if not tested. It is not a
+    failure: many correct kernels use a maximum that drops NaN."""
     other_strides: str | None = None
-    """The same where inputs are not contiguous. No failure: many correct kernels are written for contiguous inputs."""
+    """The same for non-contiguous inputs. It is not a failure: many correct kernels require contiguous inputs."""
 
     @property
     def less_exact(self) -> str | None:
-        """That the kernel computes in a lower precision than the reference; None if not, or if errors are unknown."""
+        """Remark on a lower precision than the reference's; None if it is not lower, or if errors are unknown."""
         own, torchs = self.error_fp64, self.torch_error_fp64
         if own is None or not torchs or own < LESS_EXACT * torchs:
             return None
@@ -93,24 +99,24 @@ class Correctness(BaseModel):
 
     @property
     def own_error(self) -> float:
-        """Largest absolute error on the problem's own inputs; in older records, on any."""
+        """Largest absolute error on the problem's own inputs; in older records, on all inputs."""
         return self.own_errors[0] if self.own_errors else self.max_abs_error
 
     @property
     def checks(self) -> int:
-        """The number of comparisons with the reference."""
+        """Number of comparisons with the reference."""
         return len(self.seeds)
 
 
 class Rejection(BaseModel):
-    """Why a kernel's results do not count: it does something that no correct kernel needs."""
+    """A broken rule: the kernel does something that no correct kernel needs, so its results do not count."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     rule: str = Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")
     """The rule's name, such as 'torch-operator' or 'patched-function'; docs/guards.md lists them."""
     where: str
-    """'line 12: torch.mm(x, w)' in the source, or the time of the violation: 'while it was timed'."""
+    """Place in the source, 'line 12: torch.mm(x, w)', or time of the violation, 'while it was timed'."""
     why: str
     """One sentence: what the rule protects, and the alternative."""
 
@@ -119,7 +125,7 @@ class Rejection(BaseModel):
 
 
 class SecondWorkload(BaseModel):
-    """The same kernel at other sizes than those it was timed at."""
+    """The check of a kernel at sizes other than the timed ones."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -135,15 +141,17 @@ class Replay(BaseModel):
 
     replayed: bool
     reason: str = ""
-    """Why not."""
+    """Reason why it was not replayed."""
     steps: tuple[str, ...] = ()
     """The launch plan as text, a line per step."""
+    depends_on: str = ""
+    """'the launches depend on 3 integers read from counts'; empty where the sizes alone decide what is launched."""
     accepted: bool = False
-    """Whether the user accepts the kernel all the same (`require_replay` off)."""
+    """Whether the user accepts the kernel anyway (`require_replay` off)."""
 
     @property
     def counts(self) -> bool:
-        """Whether what was timed counts as a result."""
+        """Whether the times count as a result."""
         return self.replayed or self.accepted
 
     @property

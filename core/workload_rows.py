@@ -1,4 +1,4 @@
-"""Evaluations at several workloads as one, and the rule that no workload may lose."""
+"""Merges evaluations at several workloads, and checks that no workload becomes slower."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 
-from .evaluation import Evaluation
+from .evaluation import CLEAN, Evaluation
 from .measurement import Measurement
+from .space import Config
 from .verdict import Status
 
 MOST_LOST = 0.02
-"""The share of its speed that a workload may lose against the start."""
+"""Fraction of its speed that a workload may lose against the start."""
 
 
 def merged(rows: Mapping[str, Evaluation]) -> Evaluation:
-    """Return one evaluation for those of a kernel at several workloads, by name.
+    """Merge the evaluations of a kernel at several workloads, by name.
 
-    Its status is the first that is not correct, or else the first that is not proven; its times are geometric means,
-    quantile by quantile; `workloads` has a row for each.
+    The status is the first that is not correct, otherwise the first that is not proven. Times are geometric means,
+    quantile by quantile. `workloads` has a row for each workload.
     """
     first = next(iter(rows.values()))
     metrics = {name: row.metrics() for name, row in rows.items()}
@@ -44,6 +45,7 @@ def merged(rows: Mapping[str, Evaluation]) -> Evaluation:
             "contention": max(contended, default=None),
             "replay": unproven[1].replay if unproven else noted.replay,
             **({"status": Status.UNPROVEN, "message": f"at {unproven[0]}: {unproven[1].message}"} if unproven else {}),
+            "sanitizer": _sanitizer(rows),
             "compile_s": sum(row.compile_s or 0.0 for row in evaluations),
             "code_digest": None,
             "duplicate_of": None,
@@ -52,10 +54,25 @@ def merged(rows: Mapping[str, Evaluation]) -> Evaluation:
     )
 
 
-def loses(evaluation: Evaluation, start: Evaluation | None) -> str | None:
-    """Return which workload is slower than at the start by more than `MOST_LOST`, in words, or None.
+def _sanitizer(rows: Mapping[str, Evaluation]) -> dict[str, str]:
+    """Return for each tool its first result that is not clean, over the workloads where it ran."""
+    results: dict[str, dict[str, str]] = {}
+    for name, row in rows.items():
+        for tool, said in row.sanitizer.items():
+            results.setdefault(tool, {}).setdefault(said, name)
+    return {tool: _worst(said) for tool, said in results.items()}
 
-    Where both were timed beside the reference, speedups are compared: the machine's speed may have changed between.
+
+def _worst(said: Mapping[str, str]) -> str:
+    """Return the first result that is not clean, with its workload unless all results are equal."""
+    first = next((text for text in said if text != CLEAN), CLEAN)
+    return first if len(said) == 1 else f"at {said[first]}: {first}"
+
+
+def loses(evaluation: Evaluation, start: Evaluation | None) -> str | None:
+    """Describe a workload that is slower than at the start by more than `MOST_LOST`, or return None.
+
+    If both were timed with the reference, speedups are compared, since the machine's speed may have changed in between.
     """
     if start is None or (evaluation.kernel_digest, evaluation.config) == (start.kernel_digest, start.config):
         return None
@@ -85,10 +102,28 @@ def time_at(evaluation: Evaluation, names: Sequence[str]) -> float | None:
     return statistics.geometric_mean(times) if evaluation.ok and times and len(times) == len(names) else None
 
 
-def _mean(measurements: Sequence[Measurement | None]) -> Measurement | None:
-    """Return the geometric mean: of the fastest samples, of the next ones, and so on. None unless all were timed.
+def configs_by_workload(
+    best: Evaluation, evaluations: Sequence[Evaluation], keys: Mapping[str, str]
+) -> dict[str, Config]:
+    """Return the config for each workload, the same for those with equal keys.
 
-    They are in the order of the measurement that is known least: its interval depends on how it drifted.
+    It is the best one, unless another is faster there by more than noise.
+    """
+    whole = Config(best.config)
+    found: dict[str, Config] = {}
+    for names in workloads_by_key(keys):
+        times = {Config(item.config): time for item in evaluations if (time := time_at(item, names)) is not None}
+        own = times.get(whole, time_at(best, names))
+        config = min(times, key=times.__getitem__, default=whole)
+        faster = own is not None and config in times and times[config] < (1 - MOST_LOST) * own
+        found |= dict.fromkeys(names, config if faster else whole)
+    return found
+
+
+def _mean(measurements: Sequence[Measurement | None]) -> Measurement | None:
+    """Return the geometric mean of the fastest samples, of the next ones, and so on; None unless all were timed.
+
+    They are in the order of the least precise measurement, since its interval depends on its drift.
     """
     timed = [item for item in measurements if item is not None]
     if len(timed) < len(measurements):
@@ -96,7 +131,9 @@ def _mean(measurements: Sequence[Measurement | None]) -> Measurement | None:
     count = min(len(item.samples_ms) for item in timed)
     ranked = [_quantiles(sorted(item.samples_ms), count) for item in timed]
     means = [statistics.geometric_mean(samples) for samples in zip(*ranked, strict=True)]
-    least = max(timed, key=lambda one: (one.interval_ms[1] - one.interval_ms[0]) / one.median_ms).samples_ms
+    least = max(
+        timed, key=lambda measurement: (measurement.interval_ms[1] - measurement.interval_ms[0]) / measurement.median_ms
+    ).samples_ms
     drifted = [least[len(least) * number // count] for number in range(count)]
     rank = {place: rank for rank, place in enumerate(sorted(range(count), key=drifted.__getitem__))}
     samples = tuple(means[rank[place]] for place in range(count))
@@ -104,7 +141,7 @@ def _mean(measurements: Sequence[Measurement | None]) -> Measurement | None:
 
 
 def _quantiles(ordered: Sequence[float], count: int) -> list[float]:
-    """Return so many values that are spread evenly over the ordered ones, the median in the middle."""
+    """Return `count` values that are spread evenly over the ordered ones, with the median in the middle."""
     step = (len(ordered) - 1) / (count - 1) if count > 1 else 0.0
     first = 0.0 if count > 1 else (len(ordered) - 1) / 2
     places = [first + step * i for i in range(count)]

@@ -73,7 +73,7 @@ class ExampleFolder:
 
     path: Path
     gain: Gain | None = None
-    """Its measured gain; None where it was never measured."""
+    """The measured gain; None if it was never measured."""
 
     @property
     def backend(self) -> str:
@@ -163,7 +163,7 @@ def write_example(
         shutil.rmtree(part, ignore_errors=True)
     folder = ExampleFolder(path)
     gains[slug] = gain.model_copy(update={"digest": folder.digest})
-    found = {one: gains[one].model_dump(mode="json", exclude_unset=True) for one in sorted(gains)}
+    found = {device: gains[device].model_dump(mode="json", exclude_unset=True) for device in sorted(gains)}
     write_whole(root / MEASURED, json.dumps(found, indent=1) + "\n", "choose another `folder`")
     return ExampleFolder(path, gains[slug])
 

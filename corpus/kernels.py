@@ -79,9 +79,7 @@ def find_kernel(reference: str, backend: str, dataset: Path | None = None) -> Ke
             f"{path} is a folder; name one of its kernels: optimize --list-slow --folder {path} shows them"
         )
     known = [*available, *(problem.name for problem in list_problems() if problem.id in available)]
-    raise KernelError(
-        f"no {backend} kernel {reference!r}{nearest(reference, known)}; optimize --list-slow shows all that there are"
-    )
+    raise KernelError(f"no {backend} kernel {reference!r}{nearest(reference, known)}; optimize --list-slow shows all")
 
 
 def _problem_of(path: Path, source: str) -> str:

@@ -76,7 +76,7 @@ def list_definitions(dataset: Path) -> list[DefinitionFile]:
 def list_solutions(dataset: Path, backend: str) -> list[SolutionFile]:
     """Return a dataset's Solutions for a backend, by Definition and name."""
     read = TraceDataset.read(dataset)
-    files = [SolutionFile(one, read) for one in read.solutions.values()]
+    files = [SolutionFile(solution, read) for solution in read.solutions.values()]
     return sorted(
         (file for file in files if backend_of(file.solution) == backend),
         key=lambda file: (file.problem, file.solution.name),
@@ -111,7 +111,9 @@ def find_solution(reference: str, backend: str, dataset: Path) -> SolutionFile:
 
 def _fastest(dataset: TraceDataset, definition: str, backend: str) -> SolutionFile:
     """Return the Solution with the largest geometric mean of the speedups in its Traces; without any, by name."""
-    files = [SolutionFile(one, dataset) for one in dataset.solutions.values() if one.definition == definition]
+    files = [
+        SolutionFile(solution, dataset) for solution in dataset.solutions.values() if solution.definition == definition
+    ]
     fitting = {file.solution.name: file for file in files if backend_of(file.solution) == backend}
     if not fitting:
         raise KernelError(

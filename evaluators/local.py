@@ -15,15 +15,18 @@ from functools import partial
 from pathlib import Path
 
 from ..core import Config, Evaluation, Kernel, Problem, ProblemError, Profile, Rejection, TorchProblem
+from ..core.environment import cores
 from ..core.generated_code import GeneratedCode
 from ..core.launch_plan import LaunchPlan
-from .contest import ContestPipeline, Entrant, Lost
+from ..core.operator_graph import OperatorGraph
+from .contest import ContestPipeline, Entrant, EntrantFailedError
 from .guards.own_kernels import registers_operators
-from .guards.source import find_violation
-from .pipeline.bench import CONFIRMED, SUSPICIOUS_SPEEDUP, Bench
+from .guards.source import find_violation, find_violations
+from .pipeline.candidate_runner import CONFIRMED, SUSPICIOUS_SPEEDUP, CandidateRunner
 from .pipeline.evaluation import is_timed
 from .pipeline.interleaved_timer import InterleavedTimer, InterleavedTimes
-from .pipeline.processes import Processes, cores
+from .pipeline.kept_processes import KeptProcesses
+from .pipeline.processes import Processes
 from .pipeline.search import searched
 from .pipeline.servers import languages_of
 from .pipeline.verdicts import compile_failure, rejected_evaluation
@@ -37,7 +40,8 @@ class LocalEvaluator:
     """Evaluates on `device`, 'cpu' or 'cuda' or 'cuda:1'.
 
     `memory` is a folder for once-per-device measurements (its ceilings). Seeds come from `rng`, by default from the
-    system's entropy, and are recorded in the evaluations. `processes` are another evaluator's, which ends them.
+    system's entropy, and are recorded in the evaluations. `processes` are another evaluator's, which ends them; those
+    of `kept` go back there.
     """
 
     def __init__(
@@ -48,15 +52,18 @@ class LocalEvaluator:
         rng: random.Random | None = None,
         processes: Processes | None = None,
         clock: WorkingClock | None = None,
+        kept: KeptProcesses | None = None,
     ) -> None:
         self.device = device
         self.clock = clock or WorkingClock()
         """Stands still while the device is waited for; evaluators of one command share it."""
         self.settings = settings or Settings()
-        self.processes = processes or Processes(
+        new_processes = Processes if kept is None else kept.take
+        self.processes = processes or new_processes(
             device, self.settings.limits, self.settings.sandbox, memory, self.settings.precision
         )
         self._owns_processes = processes is None
+        self._kept = kept
         self._memory = memory
         self._rng = rng or random.SystemRandom()
         self._timer = InterleavedTimer(device, self.settings, self.processes, memory)
@@ -64,7 +71,7 @@ class LocalEvaluator:
         self._contest = ContestPipeline(
             device, self.settings, self._timer, memory, self.processes, lambda: self._rng.randrange(2**31), access
         )
-        self._bench = Bench(device, self.settings, self.processes, self._contest, access)
+        self._runner = CandidateRunner(device, self.settings, self.processes, self._contest, access)
 
     def start(self) -> None:
         """Start the processes before there is something to evaluate; returns before they are ready."""
@@ -85,7 +92,7 @@ class LocalEvaluator:
         """Start the problem's reference; several may be prepared at once."""
         problem = TorchProblem.of(problem)
         self.start()
-        self._bench.reference_for(problem, kernel)
+        self._runner.reference_for(problem, kernel)
 
     def evaluate(
         self, problem: Problem, kernel: Kernel, configs: Iterable[Config], known: Sequence[Evaluation] = ()
@@ -104,10 +111,10 @@ class LocalEvaluator:
         self.prepare(problem, kernel)
         if self.settings.search is not None and is_timed(kernel, self.device):
             pairs = ((kernel, config) for config in configs)
-            yield from searched(self._bench, self.settings.search, problem, kernel, pairs, known)
+            yield from searched(self._runner, self.settings.search, problem, kernel, pairs, known)
             return
         for config in configs:
-            yield self._bench.evaluate_in_full(problem, kernel, config)
+            yield self._runner.evaluate_in_full(problem, kernel, config)
 
     def screen(self, problem: Problem, kernels: Sequence[Kernel]) -> Generator[Evaluation]:
         """Evaluate different kernels as configs in a search, in one process; see `core.Screener`."""
@@ -119,12 +126,12 @@ class LocalEvaluator:
             return
         allowed = [kernel for kernel in kernels if self._broken_rule(problem, kernel) is None]
         for kernel in allowed:
-            self.processes.load_languages(languages_of(kernel))
+            self.processes.servers.load(languages_of(kernel))
         # Nothing is chosen by what is measured, so all may be compiled at once.
         search = replace(search, compilers=max(1, min(cores(), len(allowed))), window=max(1, len(allowed)))
         pairs = ((kernel, Config()) for kernel in allowed)
         # Closed here, not when it is collected: there an interruption would be ignored.
-        with contextlib.closing(searched(self._bench, search, problem, kernels[0], pairs, ())) as measured:
+        with contextlib.closing(searched(self._runner, search, problem, kernels[0], pairs, ())) as measured:
             for kernel in kernels:
                 if (broken := self._broken_rule(problem, kernel)) is not None:
                     yield rejected_evaluation(kernel, Config(), broken, self.settings.precision)
@@ -139,10 +146,10 @@ class LocalEvaluator:
         if (broken := self._broken_rule(problem, kernel)) is not None:
             return [rejected_evaluation(kernel, config, broken, self.settings.precision) for config in configs]
         self.processes.start_compilers()
-        reference_client = self._bench.reference_for(problem, kernel)
+        reference_client = self._runner.reference_for(problem, kernel)
         self.forget_candidate()
         cache = self.processes.cache(kernel)
-        client = self._bench.new_client(problem, kernel, cache)
+        client = self._runner.new_client(problem, kernel, cache)
         try:
             client.start()
             if is_timed(kernel, self.device):
@@ -151,19 +158,20 @@ class LocalEvaluator:
                         future.result()
             self._timer.compile_ahead(reference_client)
             client.open()
-            self.processes.expect_replay()
+            self.processes.replay_workers.expect()
             # The names of torch's operators are the process's: a second config would replace the first one's.
             together = not registers_operators(kernel.source)
-            for take in (self._bench.shared, self._bench.exclusive) if together else ():
+            for take in (self._runner.shared, self._runner.exclusive) if together else ():
                 with take(reference_client), contextlib.suppress(ProblemError):
-                    found = self._bench.pipeline.several(reference_client, client, configs)
-                    if not self._bench.may_lack_memory(found):
+                    found = self._runner.pipeline.several(reference_client, client, configs)
+                    lost = not all(item.measured for item in found)
+                    if not lost and not self._runner.may_lack_memory(reference_client.problem, found):
                         return found
         finally:
             client.close()
         # Together they may also leave the reference too little memory. Evaluating one alone shows whether that was the
         # cause.
-        return [self._bench.evaluate_in_full(problem, kernel, config) for config in configs]
+        return [self._runner.evaluate_in_full(problem, kernel, config) for config in configs]
 
     def contest(self, problem: Problem, kernels: Sequence[Kernel]) -> list[Evaluation]:
         """One evaluation per kernel, all timed interleaved; see `core.Judge`."""
@@ -183,28 +191,32 @@ class LocalEvaluator:
                 found |= dict(
                     zip(left, self._beside_each_other(problem, [kernels[item] for item in left]), strict=True)
                 )
-            except Lost as lost:
+            except EntrantFailedError as lost:
                 found[left[lost.number]] = lost.evaluation
             except ProblemError:  # alone it shows whether that is the reference's own fault
                 together = False
             finally:
                 self.forget_candidate()
-        if together and not self._bench.may_lack_memory(found.values()):
+        measured = all(item.measured for item in found.values())
+        if together and measured and not self._runner.may_lack_memory(problem, found.values()):
             return [found[number] for number in range(len(kernels))]
-        return [self._bench.evaluate_in_full(problem, kernel, Config()) for kernel in kernels]
+        return [self._runner.evaluate_in_full(problem, kernel, Config()) for kernel in kernels]
 
     def _beside_each_other(self, problem: TorchProblem, kernels: Sequence[Kernel]) -> list[Evaluation]:
-        """Check one kernel after another, then time those that passed. Raises `Lost` where one fails only then."""
+        """Check one kernel after another, then time those that passed.
+
+        Raises `EntrantFailedError` where one fails only then.
+        """
         entrants: dict[int, Entrant] = {}
         try:
             found = self._entered(problem, kernels, entrants)
             if entrants:
-                current = next(iter(entrants.values())).asked.reference_client
-                with self._bench.shared(current):
+                current = next(iter(entrants.values())).verification.reference_client
+                with self._runner.shared(current):
                     timed = self._contest.together(current, list(entrants.values()))
                 found |= dict(zip(entrants, timed, strict=True))
-        except Lost as lost:
-            raise Lost([*entrants][lost.number], lost.evaluation) from None
+        except EntrantFailedError as lost:
+            raise EntrantFailedError([*entrants][lost.number], lost.evaluation) from None
         finally:
             for entrant in entrants.values():
                 entrant.close()
@@ -215,21 +227,21 @@ class LocalEvaluator:
     ) -> dict[int, Evaluation]:
         """Add those that pass their checks to `entrants`, by number; return the evaluations of the others."""
         found: dict[int, Evaluation] = {}
-        reference_client = self._bench.reference_for(problem, kernels[0])
-        self.processes.device_memory.restart()
+        reference_client = self._runner.reference_for(problem, kernels[0])
+        self.processes.servers.device_memory.restart()
         for number, kernel in enumerate(kernels):
             if (broken := self._broken_rule(problem, kernel)) is not None:
                 found[number] = rejected_evaluation(kernel, Config(), broken, self.settings.precision)
                 continue
-            current, client, compiled = self._bench.prepared(problem, kernel, Config())
+            current, client, compiled = self._runner.prepared(problem, kernel, Config())
             if current is not reference_client:
                 raise ProblemError(f"the reference of {problem.id} was started again")
             if compiled is not None and compiled.refused:
                 found[number] = compile_failure(reference_client, kernel, Config(), compiled)
                 continue
-            with self._bench.shared(reference_client):
+            with self._runner.shared(reference_client):
                 entered = self._contest.enter(reference_client, client, compiled)
-            self._bench.client = None  # what is not replayed needs its process until it was timed
+            self._runner.client = None  # what is not replayed needs its process until it was timed
             if isinstance(entered, Evaluation):
                 found[number] = entered
             else:
@@ -240,7 +252,7 @@ class LocalEvaluator:
         """Counted work of the reference, measured ceilings and known limits of the device."""
         self.processes.start()
         reference_client = self.processes.reference_client(TorchProblem.of(problem))
-        with self._bench.exclusive(reference_client):
+        with self._runner.exclusive(reference_client):
             ours = (*self.processes.server_pids, reference_client.pid)
             heeds_load = self.settings.sampling.heeds_load
             return profile(reference_client, self.device, self._memory, ours, heeds_load)
@@ -250,7 +262,7 @@ class LocalEvaluator:
         reference_client = self.processes.reference_client(TorchProblem.of(problem))
         self._timer.compile_ahead(reference_client)
         seeds = partial(iter, lambda: self._rng.randrange(2**31), None)
-        with self._bench.exclusive(reference_client):
+        with self._runner.exclusive(reference_client):
             return self._timer.time(reference_client, [], reference_client.pid, seeds, self.settings.sampling)
 
     def plan(self, problem: Problem, kernel: Kernel, save: Path | None = None) -> tuple[Evaluation, LaunchPlan | None]:
@@ -259,11 +271,11 @@ class LocalEvaluator:
         if (broken := self._broken_rule(problem, kernel)) is not None:
             return rejected_evaluation(kernel, Config(), broken, self.settings.precision), None
         try:
-            reference_client, client, compiled = self._bench.prepared(problem, kernel, Config())
+            reference_client, client, compiled = self._runner.prepared(problem, kernel, Config())
             if compiled is not None and compiled.refused:
                 return compile_failure(reference_client, kernel, Config(), compiled), None
-            with self._bench.exclusive(reference_client):
-                return self._bench.pipeline.plan(reference_client, client, save, compiled)
+            with self._runner.exclusive(reference_client):
+                return self._runner.pipeline.plan(reference_client, client, save, compiled)
         finally:
             self.forget_candidate()
 
@@ -281,11 +293,17 @@ class LocalEvaluator:
             return known
         if self.device != "cpu":  # there the compiler would disturb what others measure
             reference_client.generate_ahead(convolutions)
-        with self._bench.exclusive(reference_client):
+        with self._runner.exclusive(reference_client):
             found = reference_client.generate(convolutions)
         if isinstance(found, GeneratedCode):
             codes.put(reference_client.problem, environment, found)
         return found
+
+    def operator_graph(self, problem: Problem) -> OperatorGraph | str:
+        """Return the reference's graph of operators, or why torch.export makes none."""
+        reference_client = self.processes.reference_client(TorchProblem.of(problem))
+        with self._runner.exclusive(reference_client):
+            return reference_client.operator_graph()
 
     def environment(self, problem: Problem) -> dict[str, str]:
         """Device and versions, as every evaluation records them."""
@@ -293,27 +311,40 @@ class LocalEvaluator:
 
     def forget_candidate(self) -> None:
         """End the candidate's process, and remove its compiled files."""
-        self._bench.forget_candidate()
+        self._runner.forget_candidate()
 
     def _told(self, evaluation: Evaluation) -> Evaluation:
         """Return an evaluation as the settings want it told: what is not replayed may be accepted."""
         return evaluation if self.settings.require_replay else evaluation.accepted()
 
     def _broken_rule(self, problem: TorchProblem, kernel: Kernel) -> Rejection | None:
-        """Return the rule that the source breaks; None where everything is allowed."""
-        return find_violation(kernel.source, kernel, self.settings.allow_torch, problem.withheld)
+        """Return the rule that the source breaks; None where everything is allowed.
+
+        What a user's own files do is theirs to decide: only what a candidate adds counts.
+        """
+        allow, package = self.settings.allow_torch, problem.package
+        own = [] if package is None else find_violations(package.source, kernel, allow)
+        return find_violation(kernel.source, kernel, allow, {item.why for item in own})
 
     def close(self) -> None:
-        """End all processes and remove their folders; of another evaluator's processes only the candidate's."""
+        """End all processes and remove their folders; of processes that others use too only the candidate's."""
+        self._close(usable=True)
+
+    def _close(self, usable: bool) -> None:
         self.forget_candidate()
-        if self._owns_processes:
+        if not self._owns_processes:
+            return
+        self._owns_processes = False
+        if self._kept is None:
             self.processes.close()
+        else:
+            self._kept.give_back(self.processes, usable)
 
     def __enter__(self) -> LocalEvaluator:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, raised: type[BaseException] | None, *_: object) -> None:
+        self._close(usable=raised is None)
 
 
 def _confirmed(found: Evaluation) -> Evaluation:

@@ -18,7 +18,7 @@ SIMULATED = 32
 
 
 @dataclass(frozen=True)
-class Step:
+class SimulatedStep:
     """One statement of the body."""
 
     name: str
@@ -49,10 +49,10 @@ class Wait:
 
 
 @dataclass(frozen=True)
-class Loop:
-    """What is simulated."""
+class SimulatedLoop:
+    """A loop to simulate."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[SimulatedStep, ...]
     """In the order of the body."""
     waits: tuple[Wait, ...]
     limits: Mapping[str, int]
@@ -66,11 +66,11 @@ class Loop:
 
 
 @dataclass(frozen=True)
-class Run:
-    """What the simulation found."""
+class SimulationResult:
+    """Result of a simulation."""
 
     cycles: int
-    """Of the whole loop."""
+    """Cycles of the whole loop."""
     interval: float
     """Cycles per iteration in the steady state."""
     starts: Mapping[tuple[str, int], int]
@@ -79,7 +79,7 @@ class Run:
     """Which read gets another iteration's value; '' where all are right."""
 
 
-def simulate(loop: Loop) -> Run:
+def simulate(loop: SimulatedLoop) -> SimulationResult:
     """Execute the loop. Of a body that reads wrong values the times are those of what it does."""
     running = _Running(loop)
     programs = _programs(loop, running.count)
@@ -100,12 +100,12 @@ def simulate(loop: Loop) -> Run:
     done = {step.name: max(step.latency, step.reading) for step in loop.steps}
     end = max(start + done[name] for (name, _), start in running.starts.items())
     interval = _steady(loop, running.starts, running.count, end)
-    return Run(round(end + (loop.iterations - running.count) * interval), interval, running.starts, wrong)
+    return SimulationResult(round(end + (loop.iterations - running.count) * interval), interval, running.starts, wrong)
 
 
-def _programs(loop: Loop, count: int) -> dict[str, deque[tuple[Step, int]]]:
+def _programs(loop: SimulatedLoop, count: int) -> dict[str, deque[tuple[SimulatedStep, int]]]:
     """Return what each role executes, step by step, with the iteration of each."""
-    programs: dict[str, deque[tuple[Step, int]]] = defaultdict(deque)
+    programs: dict[str, deque[tuple[SimulatedStep, int]]] = defaultdict(deque)
     for body in range(count + max(step.stage for step in loop.steps)):
         for step in loop.steps:
             if 0 <= (iteration := body - step.stage) < count:
@@ -114,9 +114,9 @@ def _programs(loop: Loop, count: int) -> dict[str, deque[tuple[Step, int]]]:
 
 
 class _Running:
-    """What has started, and what it has taken."""
+    """State of a simulation: steps that have started, and resources in use."""
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: SimulatedLoop) -> None:
         self.count = min(loop.iterations, SIMULATED)
         self.starts: dict[tuple[str, int], int] = {}
         self.taken: dict[tuple[str, int], int] = defaultdict(int)
@@ -129,7 +129,7 @@ class _Running:
             if wait.reads:
                 self._readers[wait.source].append(wait)
 
-    def begin(self, step: Step, iteration: int, now: int) -> tuple[int, str]:
+    def begin(self, step: SimulatedStep, iteration: int, now: int) -> tuple[int, str]:
         """Return the first cycle from `now` on in which all that has started allows a step of this iteration.
 
         And what has not started that it has to wait for, in words; '' for nothing.
@@ -156,7 +156,7 @@ class _Running:
         return now, wrong
 
 
-def _fits(step: Step, now: int, taken: Mapping[tuple[str, int], int], limits: Mapping[str, int]) -> bool:
+def _fits(step: SimulatedStep, now: int, taken: Mapping[tuple[str, int], int], limits: Mapping[str, int]) -> bool:
     return all(
         taken.get((resource, now + offset), 0) + units <= limits[resource]
         for resource, used in step.uses.items()
@@ -164,13 +164,13 @@ def _fits(step: Step, now: int, taken: Mapping[tuple[str, int], int], limits: Ma
     )
 
 
-def _occupy(step: Step, now: int, taken: dict[tuple[str, int], int]) -> None:
+def _occupy(step: SimulatedStep, now: int, taken: dict[tuple[str, int], int]) -> None:
     for resource, used in step.uses.items():
         for offset, units in enumerate(used):
             taken[resource, now + offset] += units
 
 
-def _steady(loop: Loop, starts: Mapping[tuple[str, int], int], count: int, end: int) -> float:
+def _steady(loop: SimulatedLoop, starts: Mapping[tuple[str, int], int], count: int, end: int) -> float:
     """Return cycles per iteration, by the slowest step over the second half."""
     # An even number of iterations: bodies of two buffers often take turns.
     window = count // 2

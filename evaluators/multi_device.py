@@ -7,6 +7,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Generator, Iterable, Sequence
+from types import TracebackType
 
 from ..core import Config, Evaluation, Kernel, Problem, Profile
 from .local import LocalEvaluator
@@ -36,12 +37,12 @@ class MultiDeviceEvaluator:
             for evaluator in self._evaluators:
                 members.append(_Member(evaluator, problem, kernel, known))
             while True:
-                while not ended and (member := min(members, key=lambda one: one.busy)).busy < member.room:
+                while not ended and (member := min(members, key=lambda each: each.busy)).busy < member.room:
                     config = next(source, None)
                     if config is None:
                         ended = True
-                        for one in members:
-                            one.give(None)
+                        for started in members:
+                            started.give(None)
                     else:
                         member.give(config)
                         order.append(member)
@@ -49,10 +50,10 @@ class MultiDeviceEvaluator:
                     return
                 yield order.popleft().take()
         finally:
-            for one in members:
-                one.stop()
-            for one in members:
-                one.join()
+            for started in members:
+                started.stop()
+            for started in members:
+                started.join()
 
     def compare(self, problem: Problem, kernel: Kernel, configs: Sequence[Config]) -> list[Evaluation]:
         """See `core.Evaluator`."""
@@ -62,16 +63,15 @@ class MultiDeviceEvaluator:
         """See `core.Evaluator`."""
         return self._evaluators[0].profile(problem)
 
-    def close(self) -> None:
-        """End all processes."""
-        for evaluator in self._evaluators:
-            evaluator.close()
-
     def __enter__(self) -> MultiDeviceEvaluator:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(
+        self, raised: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End all processes."""
+        for evaluator in self._evaluators:
+            evaluator.__exit__(raised, error, trace)
 
 
 class _Member:

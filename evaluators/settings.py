@@ -107,7 +107,7 @@ class SearchSettings:
 
     @classmethod
     def of(cls, compilers: int | None, cores: int, ahead: bool, adaptive: bool) -> SearchSettings:
-        """Return settings for so many compilers, by default as many as the cores allow.
+        """Return settings for this many compilers, by default as many as the cores allow.
 
         Off a CPU, compilers work `ahead` of measurements: they get half of the cores where each choice depends on
         earlier results (`adaptive`), and four times as many configs are under way where it does not.
@@ -118,7 +118,7 @@ class SearchSettings:
 
 
 class Convolutions(StrEnum):
-    """What computes convolutions in the code of torch's compiler."""
+    """Implementation of convolutions in the code of torch's compiler."""
 
     TEMPLATES = "templates"
     """Triton kernels."""
@@ -159,14 +159,19 @@ class Settings:
     """Whether a kernel counts only where its launches can be replayed without its Python; else it is unproven."""
     replay_on_cpu: bool = True
     """Whether launch plans are made on a CPU too, where each compiles the kernel's C code once more."""
+    sanitize: bool = False
+    """Whether NVIDIA's compute-sanitizer looks at what is replayed on a GPU: at the fastest of several that passes."""
     sandbox: Sandbox = Sandbox.AUTO
+    described_gpu: str = "H100"
+    """The GPU of which launchers are told where an interpreter runs their kernels on a CPU."""
     search: SearchSettings | None = None
     """Evaluate configs for a search, without timing the reference; None evaluates each one fully."""
 
     def quick(self) -> Settings:
-        """Return the settings of a first look: short timings beside whatever else runs, and on a CPU no launch plans,
-        so that a kernel counts as it is, unproven."""
-        quick = replace(self, sampling=self.sampling.quick(), replay_on_cpu=False, require_replay=False)
+        """Return the settings of a first look: short timings while other work may run, without compute-sanitizer, and
+        on a CPU no launch plans, so that a kernel counts as it is, unproven."""
+        sampling = self.sampling.quick()
+        quick = replace(self, sampling=sampling, replay_on_cpu=False, require_replay=False, sanitize=False)
         return quick.searching(self.search) if self.search else quick
 
     def searching(self, search: SearchSettings) -> Settings:

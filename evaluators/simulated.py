@@ -17,7 +17,7 @@ from ..core import (
     Status,
 )
 from ..core.text import digest_of
-from .loop_simulator import Loop, Run, simulate
+from .loop_simulator import SimulatedLoop, SimulationResult, simulate
 
 METHOD = "simulated: cycles of the model"
 ENVIRONMENT = {"device": "simulated"}
@@ -32,7 +32,7 @@ class SimulatedEvaluator:
     gets the kernel's own constants too.
     """
 
-    def __init__(self, loop_of: Callable[[Config], Loop | str]) -> None:
+    def __init__(self, loop_of: Callable[[Config], SimulatedLoop | str]) -> None:
         self._loop_of = loop_of
 
     def evaluate(
@@ -86,10 +86,10 @@ class SimulatedEvaluator:
         )
 
 
-def simulated_ms(loop: Loop) -> float:
+def simulated_ms(loop: SimulatedLoop) -> float:
     """Return the milliseconds of a loop by the model."""
     return _milliseconds(loop, simulate(loop))
 
 
-def _milliseconds(loop: Loop, run: Run) -> float:
+def _milliseconds(loop: SimulatedLoop, run: SimulationResult) -> float:
     return (run.cycles + loop.overhead) * loop.cycle_us * loop.rounds / 1e3

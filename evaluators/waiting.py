@@ -32,7 +32,7 @@ class WorkingClock:
             return now - self._waited
 
     def changed(self, waiting: int = 0, holding: int = 0) -> None:
-        """Note that so many more lanes wait for the device, or hold it."""
+        """Note that this many more lanes wait for the device, or hold it."""
         with self._lock:
             now = self._clock()
             self._waiting += waiting

@@ -1,4 +1,4 @@
-"""What the server and the process of a job say to each other: JSON, one message a line."""
+"""Messages between the server and the process of a job: JSON, one message per line."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, BinaryIO, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from .results.reading import Explanation
+from ..runtime.reading import Explanation
 
 
 class _Message(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Step(_Message):
+class JobStep(_Message):
     """How far a job is."""
 
     kind: Literal["step"] = "step"
@@ -27,7 +27,7 @@ class Step(_Message):
 
 
 class Done(_Message):
-    """The result of a job; with it the explanation of a failure, which `explain_error` shows."""
+    """The result of a job, with the explanation of a failure for `explain_error`."""
 
     kind: Literal["done"] = "done"
     result: dict[str, Any]
@@ -49,17 +49,17 @@ class Broken(_Message):
     text: str
 
 
-Message: TypeAlias = Step | Done | Refused | Broken
+Message: TypeAlias = JobStep | Done | Refused | Broken
 _READER: TypeAdapter[Message] = TypeAdapter(Message)
 
 
-class Request(_Message):
-    """What the process of a job is to do."""
+class JobRequest(_Message):
+    """The task of a job's process."""
 
     job: str
-    """A name of `worker.JOBS`."""
+    """The name of a command."""
     options: dict[str, Any] = Field(default_factory=dict)
-    """Of the function of `api`, by name."""
+    """Options for `jobs.do`."""
 
 
 def read(line: bytes) -> Message:
@@ -77,7 +77,7 @@ class Wire:
         self._lock = threading.Lock()
 
     def send(self, message: Message) -> None:
-        """Write a message; without effect where nobody reads any more."""
+        """Write a message; do nothing if the reader is gone."""
         line = json.dumps(message.model_dump(mode="json")).encode() + b"\n"
         with self._lock:
             try:

@@ -48,7 +48,7 @@ def sections(guide: str) -> dict[str, str]:
 def section(guide: str, title: str) -> str:
     """Return the section with this title or the nearest one; raises `OptionError`, which lists the titles."""
     found = sections(guide)
-    by_key = {_key(one): one for one in found}
+    by_key = {_key(guide): guide for guide in found}
     near = difflib.get_close_matches(_key(title), by_key, n=1, cutoff=0.6) or [
         key for key in by_key if _key(title) and _key(title) in key
     ]

@@ -1,1 +1,1 @@
-"""What commands stand on: what a command is, and what opens devices, jobs and evaluators for one."""
+"""The base of commands: the form of a command, and what opens devices, jobs and evaluators."""

@@ -1,10 +1,16 @@
 """What a command is: a module with `Options`, `Plan`, `Result`, `plan(options, runtime)` and `run(plan, emit)`.
 
 `plan` reads every option, and raises every mistake before anything starts. `run` sees no options. The module's
-docstring is the command's help, its first line what the list of commands says. Optional names: `EXAMPLES` (arguments
-for the help), `POSITIONAL` (options that are arguments on a command line) and `AGENTS` (true where an MCP server offers
-it). From such a module come the command line with help and completion, the Python function, the MCP tool, JSON and
-what configurations may set.
+docstring is the command's help, its first line what the list of commands says. From such a module come the command line
+with help and completion, the Python function, the MCP tool, JSON and what configurations may set. Optional names:
+
+    EXAMPLES     arguments, for the help
+    POSITIONAL   options that are arguments on a command line
+    VERBOSE      true where `--verbose` shows more
+    TO_STDERR    true where only the result goes to standard output, such as a list for a pipe
+    AGENTS       where an MCP server offers it: true, or the names of the options that an agent may give
+    ALSO         another command and the names of its options that this one's command line has, too
+    INTERRUPTED  what is said after Ctrl-C
 
 Modules of `commands/` are found by themselves, and those of other packages by entry points of the group
 `kernelwright.commands`: the entry's name is the command's, with spaces for a group ('tune kernel').
@@ -16,25 +22,34 @@ import ast
 import dataclasses
 import inspect
 import pkgutil
+import sys
 import tokenize
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from importlib import import_module
-from importlib.util import find_spec
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
+
+from ..entry_points import EntryGroup, package_of
+from .options.option import FieldType, settable_of
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from ..core.events import Emit
+    from .options.option import Options
     from .result import Result
     from .runtime import Runtime
 
-ENTRY_POINTS = "kernelwright.commands"
+ENTRIES = EntryGroup("kernelwright.commands", "command", ModuleType, "module with a command")
+MEMBERS = ("Options", "Result", "plan", "run")
+"""What every command's module has."""
 NOTHING_FASTER = 3
-"""The exit code of what finished and found nothing faster than what was there."""
+"""Exit code of a command that finished without finding anything faster."""
 NOT_SHOWN = {"shown": False}
 """Metadata of a plan's field that `--dry-run` does not show."""
 
@@ -43,8 +58,14 @@ NOT_SHOWN = {"shown": False}
 class Plan:
     """All that a run needs. Derive a frozen data class from it."""
 
+    @classmethod
+    def of(cls, options: Options, **own: Any) -> Self:
+        """Return a plan of these values; what else it has are the values of the options of the same names."""
+        taken = (field.name for field in dataclasses.fields(cls) if field.name not in own)
+        return cls(**{name: getattr(options, name) for name in taken}, **own)
+
     def to_json(self) -> dict[str, Any]:
-        """The plan as plain data, for `--dry-run`: without what has no words, such as a function."""
+        """Return the plan as plain data for `--dry-run`, without functions and the like."""
         fields = [field for field in dataclasses.fields(self) if field.metadata.get("shown", True)]
         shown = {field.name: _plain(getattr(self, field.name)) for field in fields}
         return {name: value for name, value in shown.items() if value is not _HIDDEN}
@@ -57,27 +78,33 @@ class Command:
     path: tuple[str, ...]
     """('tune', 'kernel')."""
     module_name: str
+    point: EntryPoint | None = None
+    """Of another package's."""
 
     @property
     def name(self) -> str:
-        """'tune_kernel', as Python and MCP name it."""
-        return "_".join(self.path).replace("-", "_")
+        """'tune_gemm', as Python and MCP name it."""
+        names: Mapping[tuple[str, ...], str] = import_module("..commands", __package__).NAMES
+        return names.get(self.path, "_".join(self.path).replace("-", "_"))
 
     @cached_property
     def help(self) -> str:
         """The docstring of the module, read from its file: importing it may take seconds."""
-        spec = find_spec(self.module_name)
-        assert spec is not None and spec.origin is not None, self.module_name
-        with tokenize.open(spec.origin) as file:
-            for token in tokenize.generate_tokens(file.readline):
-                if token.type == tokenize.STRING:
-                    return inspect.cleandoc(ast.literal_eval(token.string))
-        raise AssertionError(f"{self.module_name} has no docstring, which is its help")
+        found = _docstring(self.module_name)
+        if found is None and self.point is not None:  # the commands of others are shown all the same
+            return f"(cannot be read: {self.point.value} of {package_of(self.point)})"
+        assert found is not None, f"{self.module_name} has no docstring, which is its help"
+        return found
 
     @cached_property
     def module(self) -> ModuleType:
-        """The module."""
-        return import_module(self.module_name)
+        """The module. Raises `OptionError` for another package's that cannot be loaded, or is no command."""
+        if self.point is None:
+            return import_module(self.module_name)
+        module = ENTRIES.load(self.point)
+        if missing := [name for name in MEMBERS if not hasattr(module, name)]:
+            raise ENTRIES.broken(self.point, f"is no command: it has no {missing[0]}")
+        return module
 
     @property
     def options(self) -> Any:
@@ -101,12 +128,34 @@ class Command:
         return getattr(self.module, "POSITIONAL", ())
 
     @property
-    def for_agents(self) -> bool:
-        """Whether an MCP server offers it."""
+    def verbose(self) -> bool:
+        """Whether `--verbose` shows more."""
+        return getattr(self.module, "VERBOSE", False)
+
+    @property
+    def to_stderr(self) -> bool:
+        """Whether only the result is written to standard output."""
+        return getattr(self.module, "TO_STDERR", False)
+
+    @property
+    def for_agents(self) -> bool | tuple[str, ...]:
+        """Whether an MCP server offers the command, and with which options: all, or these."""
         return getattr(self.module, "AGENTS", False)
 
+    @property
+    def also(self) -> tuple[str, tuple[str, ...]]:
+        """Another command by its name in Python, and the names of its options that this command line has, too."""
+        return getattr(self.module, "ALSO", ("", ()))
+
+    @property
+    def settable(self) -> dict[str, FieldType]:
+        """The options that a configuration may set."""
+        other, names = self.also
+        more = find_command(other).settable if other else {}
+        return {**{name: more[name] for name in names}, **settable_of(self.options, without=self.positional)}
+
     def plan(self, options: Any, runtime: Runtime) -> Plan:
-        """Return what would be done. Every mistake is a `KernelwrightError`."""
+        """Return the plan. Raises `KernelwrightError` for every mistake of the user."""
         plan: Plan = self.module.plan(options, runtime)
         return plan
 
@@ -115,37 +164,84 @@ class Command:
         result: Result = self.module.run(plan, emit)
         return result
 
-    def call(self, options: Any, emit: Emit) -> Result:
+    def call(self, options: Any, runtime: Runtime) -> Result:
         """Plan, and do it."""
-        from .runtime import Runtime
-
-        with Runtime(emit) as runtime:
-            return self.run(self.plan(options, runtime), emit)
+        return self.run(self.plan(options, runtime), runtime.emit)
 
 
 def find_commands() -> list[Command]:
     """Return all commands, without importing their modules."""
-    from importlib.metadata import entry_points
-
     package = import_module("..commands", __package__)
     found = list(_modules_of(package.__name__, package.__path__, ()))
-    return found + [Command(tuple(point.name.split()), point.module) for point in entry_points(group=ENTRY_POINTS)]
+    found += [Command(path, package.__name__.replace("commands", name)) for path, name in package.ELSEWHERE.items()]
+    return found + [Command(tuple(point.name.split()), point.module, point) for point in ENTRIES.points]
 
 
-def find_command(name: str) -> Command | None:
-    """Return the command of a name as Python has it ('tune_kernel')."""
+def command_named(name: str) -> Command | None:
+    """Return the command of a name as Python has it ('tune_gemm'); None where there is none."""
     return next((command for command in find_commands() if command.name == name), None)
+
+
+def find_command(name: str) -> Command:
+    """Return the command of a name that there is."""
+    command = command_named(name)
+    assert command is not None, name
+    return command
+
+
+def settable_options() -> dict[tuple[str, ...], dict[str, FieldType]]:
+    """Return the options that a configuration may set, by command; all modules of commands are imported for it."""
+    return {command.path: command.settable for command in find_commands()}
+
+
+def about_group(path: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """Return a group's help and examples: the docstring and `EXAMPLES` of its package; none for another package's."""
+    try:
+        package = import_module("..commands." + ".".join(path).replace("-", "_"), __package__)
+    except ModuleNotFoundError:
+        return "", ()
+    return package.__doc__ or "", getattr(package, "EXAMPLES", ())
 
 
 def _modules_of(name: str, folders: Iterable[str], path: tuple[str, ...]) -> Iterator[Command]:
     for module in pkgutil.iter_modules(folders):
-        inner = (*path, module.name.replace("_", "-"))
+        inner = (*path, module.name.rstrip("_").replace("_", "-"))
+        if module.name.startswith("_"):
+            continue
         if module.ispkg:
             yield from _modules_of(
                 f"{name}.{module.name}", [str(Path(folder) / module.name) for folder in folders], inner
             )
-        elif not module.name.startswith("_"):
+        else:
             yield Command(inner, f"{name}.{module.name}")
+
+
+def _spec(module: str) -> ModuleSpec | None:
+    """Return where a module is; unlike `find_spec` this imports none of the packages that it is in."""
+    spec: ModuleSpec | None = None
+    parts = module.split(".")
+    for length in range(1, len(parts) + 1):
+        if length > 1 and (spec is None or spec.submodule_search_locations is None):
+            return None
+        places = spec.submodule_search_locations if spec is not None else None
+        name = ".".join(parts[:length])
+        spec = next(filter(None, (finder.find_spec(name, places) for finder in sys.meta_path)), None)
+    return spec
+
+
+def _docstring(module: str) -> str | None:
+    """Return a module's docstring; None where there is none."""
+    try:
+        spec = _spec(module)
+        if spec is None or spec.origin is None:
+            return None
+        with tokenize.open(spec.origin) as file:
+            for token in tokenize.generate_tokens(file.readline):
+                if token.type == tokenize.STRING:
+                    return inspect.cleandoc(ast.literal_eval(token.string))
+    except (ImportError, OSError, SyntaxError, tokenize.TokenError):
+        return None
+    return None
 
 
 _HIDDEN = object()
@@ -161,7 +257,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
+        return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, Sequence):
         return [_plain(item) for item in value]
     return value.model_dump(mode="json") if isinstance(value, BaseModel) else getattr(value, "in_words", _HIDDEN)

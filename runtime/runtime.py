@@ -4,33 +4,43 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
-from ..api.devices import choose_device, choose_devices
-from ..api.evaluators import Searcher, joined, search_evaluator
-from ..api.jobs import Job, find_job, find_joint_job
-from ..api.options.groups import DeviceOptions, MachineOptions, ProblemOptions
-from ..api.options.trust import TrustOptions, settings_of
 from ..core.events import Emit
 from ..core.files import cache_folder
 from ..evaluators.local import LocalEvaluator
-from ..evaluators.remote.machines import Remote
+from ..evaluators.pipeline.kept_processes import KeptProcesses
+from ..evaluators.remote.evaluator import RemoteEvaluator
+from ..evaluators.remote.machines import RemoteWorkers
 from ..evaluators.settings import Limits, Sampling, Settings
+from .devices import choose_device, choose_devices
+from .evaluators import Evaluators, Searcher, search_evaluator
+from .jobs import Job, find_job, find_joint_job
+from .options.groups import DeviceOptions, MachineOptions, ProblemOptions
+from .options.trust import TrustOptions, settings_of
 
 OpenLocal = Callable[[], LocalEvaluator]
 """Opens the evaluator of this machine; whoever calls it closes it."""
+OpenEvaluator = Callable[[], LocalEvaluator | RemoteEvaluator]
+"""Opens the evaluator of this machine, or of others; whoever calls it closes it."""
 OpenSearcher = Callable[..., Searcher]
 """Opens an evaluator for many configs, with a `WorkingClock` as `clock`; whoever calls it closes it."""
 
 
 class Runtime:
-    """What a plan is made with, and what it needs stays open until its end.
+    """Opens what a plan needs, and keeps it open until the end of the run.
 
-    `emit` tells of remarks and warnings while the plan is made.
+    `emit` tells of remarks and warnings while the plan is made. `kept` lends evaluators their processes, which then
+    outlive this runtime. A plan chooses its device first: with it come the other machines, where those evaluate.
     """
 
-    def __init__(self, emit: Emit) -> None:
+    remote: RemoteWorkers | None = None
+    """The other machines that evaluate, once `device` or `devices` was called; None for this one."""
+
+    def __init__(self, emit: Emit, kept: KeptProcesses | None = None) -> None:
         self.emit = emit
+        self._kept = kept
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Runtime:
@@ -39,41 +49,64 @@ class Runtime:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def remote(self, options: MachineOptions) -> Remote | None:
-        """Return the other machines that evaluate, or None for this one. Raises `DeviceError` where they cannot."""
-        return self._stack.enter_context(joined(options))
+    @property
+    def where(self) -> str:
+        """The other machines' name, '' for this one."""
+        return self.remote.label if self.remote else ""
 
     def device(self, options: DeviceOptions) -> str:
-        """Return the requested device, or the best one. Raises `DeviceError` where it does not exist."""
-        return choose_device(options)
+        """Return the requested device, or the best one. Raises `DeviceError` where it, or its machine, is not there."""
+        return choose_device(options, self._joined(options))
 
-    def devices(self, options: DeviceOptions, remote: Remote | None = None) -> list[str]:
-        """Return the devices of a list such as 'cuda:0,cuda:1'. Raises `DeviceError` where one does not exist."""
-        return choose_devices(options, remote)
+    def devices(self, options: DeviceOptions) -> list[str]:
+        """Return the devices of a list such as 'cuda:0,cuda:1'. Raises as `device` does."""
+        return choose_devices(options, self._joined(options))
+
+    def _joined(self, options: DeviceOptions) -> RemoteWorkers | None:
+        wanted = options.remote if isinstance(options, MachineOptions) else None
+        if wanted is not None:
+            self.remote = self._stack.enter_context(RemoteWorkers(wanted))
+            self.remote.check()
+        return self.remote
 
     def job(self, options: ProblemOptions, reference: str, device: str) -> Job:
         """Return a kernel with its problem. Every mistake is a `KernelwrightError`."""
-        return find_job(options, reference, device)
+        return find_job(options, reference, device, self.where)
 
-    def joint_job(self, options: ProblemOptions, reference: str, device: str, remote: Remote | None) -> Job:
+    def joint_job(self, options: ProblemOptions, reference: str, device: str) -> Job:
         """Return a kernel with its problem at all its recorded workloads, unless the options name one."""
-        return find_joint_job(options, reference, device, remote, self.emit)
+        return find_joint_job(options, reference, device, self.where, self.emit)
 
     def local_evaluator(self, device: str, options: TrustOptions) -> OpenLocal:
-        """Return what opens the evaluator of this machine; options are read now."""
-        return partial(LocalEvaluator, device, settings_of(options, Settings()), memory=cache_folder())
+        """Return a function that opens the evaluator of this machine. Options are read now."""
+        settings = settings_of(options, Settings())
+        if isinstance(options, MachineOptions) and options.gpu is not None:
+            settings = replace(settings, described_gpu=options.gpu.upper())
+        return partial(LocalEvaluator, device, settings, memory=cache_folder(), kept=self._kept)
+
+    def evaluator(self, device: str, options: TrustOptions) -> OpenEvaluator:
+        """Return a function that opens the evaluator of this or other machines. Options are read now."""
+        if self.remote is None:
+            return self.local_evaluator(device, options)
+        return partial(self.remote.evaluator, settings_of(options, Settings()))
 
     def searcher(
         self,
         devices: list[str],
-        compilers: int | None,
-        adaptive: bool,
-        compile_s: float,
         options: TrustOptions,
-        remote: Remote | None = None,
+        tuner: str,
+        compile_s: float,
+        compilers: int | None = None,
         sampling: Sampling | None = None,
     ) -> OpenSearcher:
-        """Return what opens an evaluator for many configs (`search_evaluator`); options are read now."""
+        """Return what opens an evaluator for a tuner's many configs (`search_evaluator`); options are read now."""
+        from ..tuners import catalogue  # with it comes numpy
+
         settings = settings_of(options, Settings(limits=Limits(compile_s=compile_s)))
-        opened = partial(search_evaluator, devices, compilers, adaptive, settings, remote)
+        opened = partial(search_evaluator, devices, compilers, catalogue.adaptive(tuner), settings, self.remote)
+        opened = partial(opened, kept=self._kept)
         return opened if sampling is None else partial(opened, sampling=sampling)
+
+    def evaluators(self, device: str, lanes: int, options: TrustOptions) -> Callable[[], Evaluators]:
+        """Return a function that opens the evaluators of a run with so many lanes. Its caller closes them."""
+        return partial(Evaluators, device, lanes, options, self.remote, self._kept)

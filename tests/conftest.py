@@ -8,83 +8,29 @@ import logging
 import os
 import shutil
 import signal
+import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from kernelwright.api.devices import cuda_devices
 from kernelwright.core import Kernel, PythonKernel, Rejection, TorchProblem
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.settings import AllowTorch, Limits, Sampling, Sandbox, Settings
+from kernelwright.runtime.devices import cuda_devices
+from kernelwright.testing import scale
+from kernelwright.testing.scale import SCALE_KERNEL as SCALE_KERNEL
+from kernelwright.testing.scale import SCALE_PROBLEM as SCALE_PROBLEM
 
 from . import surroundings
+from .toy_distribution import toy as toy
+from .toy_distribution import toy_site as toy_site
 
 OWN_FOLDER = surroundings.enter()
-# A shell that runs tests in its background has them ignore Ctrl-C, and so would every command that they start.
+# A shell that runs tests in its background has them ignore Ctrl-C, nohup a closed terminal, and so would every command
+# that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-
-SCALE_PROBLEM = """
-import torch
-from torch import nn
-
-rows = 64
-columns = 256
-
-WORKLOADS = {"cpu": {"rows": 32}, "tiny": {"rows": 4, "columns": 64}}
-
-
-class Model(nn.Module):
-    def __init__(self, features):
-        super().__init__()
-        self.weight = nn.Parameter(torch.randn(features))
-
-    def forward(self, x):
-        return x * self.weight
-
-
-def get_inputs():
-    return [torch.randn(rows, columns)]
-
-
-def get_init_inputs():
-    return [columns]
-"""
-
-SCALE_KERNEL = '''"""Each row times a vector."""
-
-import functools
-
-import tilelang
-import tilelang.cpu.language as T
-import torch
-from torch import nn
-
-COMPILE_FLAGS = ["-O3"]
-BLOCK = 8
-
-SEARCH_SPACE = {"BLOCK": [4, 8, 16]}
-
-
-@functools.lru_cache(maxsize=None)
-def build(M: int, N: int):
-    @T.prim_func
-    def scale(X: T.Tensor((M, N), "float32"), W: T.Tensor((N,), "float32"), Y: T.Tensor((M, N), "float32")):
-        with T.Kernel(T.ceildiv(M, BLOCK)) as b:
-            for i, j in T.grid(BLOCK, N):
-                Y[b * BLOCK + i, j] = X[b * BLOCK + i, j] * W[j]
-
-    return tilelang.compile(scale, out_idx=[-1], target="c", compile_flags=COMPILE_FLAGS)
-
-
-class ModelNew(nn.Module):
-    def __init__(self, features):
-        super().__init__()
-        self.weight = nn.Parameter(torch.randn(features))
-
-    def forward(self, x):
-        return build(*x.shape)(x, self.weight)
-'''
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # A candidate of plain torch: the evaluator needs a language to be named, not to be used.
 TORCH_KERNEL = """
@@ -125,7 +71,7 @@ def no_rule_fails(request: pytest.FixtureRequest) -> Iterator[None]:
         def emit(self, record: logging.LogRecord) -> None:
             failed.append(self.format(record))
 
-    kept, log = Kept(logging.ERROR), logging.getLogger("kernelwright.agent.rule_proposer")
+    kept, log = Kept(logging.ERROR), logging.getLogger("kernelwright.agent.applied_rules")
     log.addHandler(kept)
     yield
     log.removeHandler(kept)
@@ -162,13 +108,23 @@ SLOW = (
     "agent/test_triton_rules.py",
     "agent/test_triton_stream_rules.py",
     "agent/test_triton_structure_rules.py",
-    "api/test_bring_back.py",
+    "runtime/test_write_result.py",
     "benchmarks/",
     "cli/test_agent_compile.py",
+    "cli/test_commands.py::test_a_kernelbench_checkout_serves_as_dataset",
     "cli/test_planted_key.py",
+    "cli/test_traces.py::test_a_definition_is_optimized_into_a_solution",
     "cli/test_trust.py::test_a_dotenv_of_a_project_sends_no_key_elsewhere",
     "cli/test_trust.py::test_a_foreign_project_gets_no_key",
+    "cli/test_tune_mlir.py::test_three_products_and_a_convolution_are_scheduled_whole",
+    "cli/test_unproven.py::test_other_commands_say_so",
+    "contracts/test_language.py",
     "corpus/functions/test_putting_back.py",
+    "corpus/functions/test_size_choices.py",
+    "corpus/structures/test_attention.py",
+    "corpus/structures/test_products.py",
+    "corpus/structures/test_rows.py",
+    "corpus/structures/test_top_k.py",
     "corpus/test_attention.py",
     "corpus/test_attention_turns.py",
     "corpus/test_corpus.py",
@@ -176,13 +132,22 @@ SLOW = (
     "evaluators/compilation/",
     "evaluators/guards/test_torch_share.py::test_the_corpus_breaks_no_rule_while_it_runs",
     "evaluators/kernelbench/",
+    "evaluators/pipeline/test_processes.py",
+    "evaluators/pipeline/test_sanitizer.py::test_all_tools_make_the_call_and_find_nothing",
+    "evaluators/pipeline/test_sanitizer.py::test_the_call_is_confined",
+    "evaluators/profiling/test_binary_stats.py::test_tilelangs_binaries_are_found_in_its_cache",
+    "evaluators/reference/test_baselines.py::test_what_is_compiled_ahead_is_neither_run_then_nor_compiled_again",
     "evaluators/reference/test_generated_codes.py",
     "evaluators/remote/test_ray.py",
     "evaluators/sandbox/",
     "evaluators/test_faults.py",
     "evaluators/test_memory.py",
+    "evaluators/test_not_measured.py",
     "evaluators/workers/test_hostile_workers.py",
     "exploits/",
+    "extensions/test_toy_suites.py",
+    "faults/test_chaos.py",
+    "mcp_server/test_session.py::test_a_cancelled_call_ends_its_processes",
     "prompts/test_guides.py",
     "test_docs.py",
     "test_notebooks.py",
@@ -206,7 +171,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What `SLOW` names is marked; GPU tests are left out, and say so, where no CUDA device is."""
+    """What `SLOW` names is marked; GPU tests are left out, and say so, where no CUDA device is.
+
+    Tests that may take long come first, so that no worker of a run waits for one at its end.
+    """
+    items.sort(key=_time_limit, reverse=True)
     for item in items:
         if item.nodeid.removeprefix("tests/").startswith(SLOW):
             item.add_marker("slow")
@@ -215,6 +184,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("gpu"):
             item.add_marker(pytest.mark.skip(reason="needs a CUDA GPU"))
+
+
+def _time_limit(item: pytest.Item) -> float:
+    """A test's own one in seconds."""
+    marker = item.get_closest_marker("timeout")
+    return float(marker.args[0]) if marker is not None else 0.0
 
 
 def pytest_collection_finish() -> None:
@@ -234,12 +209,12 @@ def pytest_unconfigure() -> None:
 
 @pytest.fixture(scope="session")
 def scale_problem() -> TorchProblem:
-    return TorchProblem(id="level1/1_999", name="999_Scale", source=SCALE_PROBLEM).at("cpu")
+    return scale.scale_problem()
 
 
 @pytest.fixture(scope="session")
 def scale_kernel() -> Kernel:
-    return PythonKernel.parse(SCALE_KERNEL, "scale")
+    return scale.scale_kernel()
 
 
 @pytest.fixture(scope="session")
@@ -281,3 +256,17 @@ def kernel_file(tmp_path: Path) -> Path:
     path = tmp_path / "1_999.py"
     path.write_text(SCALE_KERNEL)
     return path
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of a few megabytes, where this user may mount one."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(folder)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("may not mount a file system: " + mounted.stderr.decode().strip())
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)

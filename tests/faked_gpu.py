@@ -80,7 +80,7 @@ def faked_gpu() -> Iterator[None]:
     from triton.runtime.driver import driver
 
     def first(self: Any, name: str, choices: Any, *_: Any, **__: Any) -> Any:
-        chosen = next((one for one in choices if type(one).__name__ == "TritonTemplateCaller"), choices[0])
+        chosen = next((choice for choice in choices if type(choice).__name__ == "TritonTemplateCaller"), choices[0])
         return chosen.output_node(), chosen
 
     with contextlib.ExitStack() as stack:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +27,51 @@ def test_examples_run(page: Path) -> None:
         exec(compile(block, str(page), "exec"), namespace)
 
 
+def public_modules() -> dict[str, Path]:
+    """The modules that docs/api.md calls public, each with the page that it names."""
+    table = (ROOT / "docs" / "api.md").read_text().partition("## What is public")[2]
+    rows = re.findall(r"^\| `([\w.]+)` \| .* \| (?:\[.*\]\((.*\.md).*\)|this one) \|$", table, re.MULTILINE)
+    return {module: ROOT / "docs" / (page or "api.md") for module, page in rows}
+
+
+def private_names(code: str) -> Iterator[str]:
+    """What a block of code uses of kernelwright that is not public."""
+    public = public_modules()
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            ours = [alias.name for alias in node.names if alias.name.partition(".")[0] == "kernelwright"]
+            yield from (name for name in ours if name not in public)
+        elif isinstance(node, ast.ImportFrom) and str(node.module).partition(".")[0] == "kernelwright":
+            found = vars(importlib.import_module(str(node.module)))
+            exported = found.get("__all__", [alias.name for alias in node.names if not alias.name.startswith("_")])
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            for name, alias in zip(names, node.names, strict=True):
+                if name not in public and (node.module not in public or alias.name not in exported):
+                    yield name
+        elif isinstance(node, ast.Attribute) and re.match(r"_(?!_)", node.attr):
+            yield f".{node.attr}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_use_nothing_private(page: Path) -> None:
+    for block in re.findall(r"^```python.*?\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
+        assert list(private_names(block)) == []
+
+
+def test_what_is_private() -> None:
+    imports = "import kernelwright.core, kernelwright.cli\nfrom kernelwright.core import Config, records\n"
+    code = f"{imports}Config._x, Config.__name__"
+    assert list(private_names(code)) == ["kernelwright.cli", "kernelwright.core.records", "._x"]
+
+
+def test_what_is_public_is_there_and_on_its_page() -> None:
+    public = public_modules()
+    assert len(public) > 30
+    for module, page in public.items():
+        importlib.import_module(module)
+        assert module in page.read_text() or module == "kernelwright.runtime", f"{page.name} does not show {module}"
+
+
 def anchors(page: Path) -> set[str]:
     """The anchors that GitHub gives a page's headings; the site's are the same."""
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
@@ -33,7 +81,8 @@ def anchors(page: Path) -> set[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
-    for link, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", page.read_text()):
+    text = re.sub(r"`[^`\n]*`", "", page.read_text())  # `kernel[grid](x)` is code
+    for link, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", text):
         target = page.parent / link if link else page
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), f"{link}#{anchor}"

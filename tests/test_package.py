@@ -52,10 +52,13 @@ def test_every_package_is_searched_for_dead_code() -> None:
     assert folders <= set(settings["vulture"]["paths"])
 
 
-def test_the_root_imports_nothing() -> None:
-    program = "import sys, kernelwright; print([n for n in sys.modules if n.startswith('kernelwright.')])"
+def test_the_root_imports_nothing_but_the_reader_of_entry_points() -> None:
+    program = (
+        "import sys, kernelwright; getattr(kernelwright, 'no_such_name', None)\n"
+        "print([n for n in sys.modules if n.startswith('kernelwright.')])"
+    )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == "[]"
+    assert run.stdout.strip() == "['kernelwright.entry_points']"
 
 
 def test_everything_that_the_root_exports_is_there() -> None:
@@ -86,7 +89,7 @@ def test_problems_kernels_and_examples_are_packaged() -> None:
 
 def test_prompts_and_templates_are_packaged() -> None:
     data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
-    for package, kind in (("prompts", "*.md"), ("api/templates", "*")):
+    for package, kind in (("prompts", "*.md"), ("commands/templates", "*")):
         patterns = data[f"kernelwright.{package.partition('/')[0]}"]
         root = ROOT / package.partition("/")[0]
         packaged = {path for pattern in patterns for path in root.glob(pattern)}
@@ -102,6 +105,11 @@ def test_a_wheel_holds_every_file_of_the_package(tmp_path: Path) -> None:
     folders = {name.split(".")[1] for name in listed if "." in name}
     files = {path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()}
     ours = {path.relative_to(ROOT).as_posix() for path in files if "__pycache__" not in path.parts}
-    assert ours | {"__init__.py", "__main__.py", "events.py"} == packed
-    for one in ("api/templates", "prompts/guides", "corpus/examples/measured.json", "corpus/kernels/triton/level1"):
-        assert any(path.startswith(one) for path in packed), one
+    assert ours | {"__init__.py", "__main__.py", "entry_points.py", "events.py", "python_api.py", "remote.py"} == packed
+    for item in (
+        "commands/templates",
+        "prompts/guides",
+        "corpus/examples/measured.json",
+        "corpus/kernels/triton/level1",
+    ):
+        assert any(path.startswith(item) for path in packed), item

@@ -60,7 +60,15 @@ def run_tests(*folders: Path, interpreted: bool = True) -> subprocess.CompletedP
     """The packages' own tests, in a process of its own."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders))}
     environment |= {"TRITON_INTERPRET": "1"} if interpreted else {}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *(str(one / "tests") for one in folders)]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        *(str(path / "tests") for path in folders),
+    ]
     return subprocess.run(command, cwd=folders[0], env=environment, capture_output=True, text=True, timeout=280)
 
 

@@ -15,9 +15,9 @@ from .start import any_fresh, within
 HOT, COLD = 0.3, 0.01
 """Temperatures in units of the logarithm of time: at first a config 30 % slower is often accepted, at last 1 %."""
 MILD = 0.05
-"""The first temperature where start configs are given: the walk should not leave a good place at once."""
+"""Initial temperature if start configs are given, so that the walk does not leave a good config at once."""
 COOLING = 0.97
-"""Factor per step. At the cold end the walk heats up again from where it is."""
+"""Cooling factor per step. At the lowest temperature the walk reheats at its current config."""
 
 
 class Annealing:
@@ -36,7 +36,7 @@ class Annealing:
         self._temperature = MILD if len(self._starts) else HOT
 
     def ask(self, n: int = 1) -> list[Config]:
-        """Return up to n configs not asked for before; empty when the space is exhausted."""
+        """Return up to n new configs; empty if the space is exhausted."""
         asked: list[Config] = []
         while len(asked) < n and len(row := self._step()):
             asked.append(self._seen.ask(row[0]))

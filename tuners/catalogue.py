@@ -1,12 +1,13 @@
-"""The tuners by name."""
+"""The tuners by name: the built-in ones, and those of other packages, which an entry point names."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..core import Config, OptionError, Profile, SearchSpace, Tuner
+from ..entry_points import EntryGroup
 from .annealing import Annealing
 from .grid import Grid
 from .hardware import TileModel
@@ -20,15 +21,15 @@ DEFAULT = "portfolio"
 
 
 @dataclass(frozen=True)
-class Arguments:
-    """The arguments of a tuner; see `create`."""
+class TunerArguments:
+    """What a tuner is made with; it uses what it can. See `create_tuner`."""
 
     space: SearchSpace
-    seed: int
-    warm: Warm
-    start: Sequence[Config]
-    profile: Profile | None
-    stride: int
+    seed: int = 0
+    warm: Warm = ()
+    start: Sequence[Config] = ()
+    profile: Profile | None = None
+    stride: int = 1
 
     def known_fast(self, count: int) -> list[Config]:
         """Return configs to begin with: the given ones, and this many of the fastest elsewhere."""
@@ -36,49 +37,64 @@ class Arguments:
 
     @property
     def tiles(self) -> TileModel | None:
-        """Return the model of tiles, where one applies."""
+        """Return the model of tiles, if one applies."""
         return TileModel.of(self.space, self.profile)
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A tuner, and its properties in any space."""
+class TunerEntry:
+    """What makes a tuner, and the tuner's properties in any space."""
 
-    make: Callable[[Arguments], Tuner]
+    make: Callable[[TunerArguments], Tuner]
     adaptive: bool = True
+    """Whether what it asks for depends on the results that it is told."""
     exhaustive: bool = False
+    """Whether it is meant to try every config."""
     libraries: tuple[str, ...] = ()
     """Modules that it computes with, imported when first needed."""
 
 
+ENTRIES = EntryGroup("kernelwright.tuners", "tuner", TunerEntry, "kernelwright.TunerEntry")
+"""Where packages of others name their tuners: `shuffled = "package.module:shuffled"`."""
 _TUNERS = {
-    "portfolio": Entry(
+    "portfolio": TunerEntry(
         lambda task: Portfolio(task.space, task.seed, task.start, task.warm, task.tiles),
         libraries=("xgboost", "scipy.optimize", "scipy.special", "threadpoolctl"),
     ),
-    "xgboost": Entry(
+    "xgboost": TunerEntry(
         lambda task: XGBoostSearch(task.space, task.seed, task.known_fast(8), task.tiles),
         libraries=("xgboost",),
     ),
-    "hill_climb": Entry(lambda task: HillClimb(task.space, task.seed, task.known_fast(3))),
-    "annealing": Entry(lambda task: Annealing(task.space, task.seed, task.known_fast(3))),
-    "random": Entry(lambda task: RandomSearch(task.space, task.seed), adaptive=False),
-    "grid": Entry(lambda task: Grid(task.space, task.stride), adaptive=False, exhaustive=True),
+    "hill_climb": TunerEntry(lambda task: HillClimb(task.space, task.seed, task.known_fast(3))),
+    "annealing": TunerEntry(lambda task: Annealing(task.space, task.seed, task.known_fast(3))),
+    "random": TunerEntry(lambda task: RandomSearch(task.space, task.seed), adaptive=False),
+    "grid": TunerEntry(lambda task: Grid(task.space, task.stride), adaptive=False, exhaustive=True),
 }
 
 
 def names() -> list[str]:
     """Return the names of all tuners."""
-    return list(_TUNERS)
+    return list(choices())
 
 
-def check(name: str) -> None:
-    """Raise `OptionError` for an unknown name, as all functions below do."""
-    if name not in _TUNERS:
-        raise OptionError(f"there is no tuner {name!r}; use one of {', '.join(names())}")
+def choices() -> Mapping[str, str]:
+    """Return the names of all tuners, each with the package that it is of; '' for a built-in one."""
+    return dict.fromkeys(_TUNERS, "") | ENTRIES.names
 
 
-def create(
+def check(name: str, more: Sequence[str] = ()) -> None:
+    """Raise `OptionError` for an unknown name, as all functions below do; `more` names are known to the caller."""
+    if name not in [*names(), *more]:
+        raise OptionError(f"there is no tuner {name!r}; use one of {', '.join([*names(), *more])}")
+
+
+def entry(name: str) -> TunerEntry:
+    """Return what makes a tuner. Raises `OptionError` where another package's cannot be loaded."""
+    check(name)
+    return ENTRIES.find(name, _TUNERS)
+
+
+def create_tuner(
     name: str,
     space: SearchSpace,
     seed: int = 0,
@@ -93,25 +109,20 @@ def create(
     `profile` has the problem's extents and the device's limits. The portfolio and xgboost use all three, hill climbing
     and annealing the first two, grid and random none. `stride` is the grid's.
     """
-    return _entry(name).make(Arguments(space, seed, warm, start, profile, stride))
+    return entry(name).make(TunerArguments(space, seed, warm, start, profile, stride))
 
 
 def adaptive(name: str) -> bool:
     """Return whether a tuner's requests depend on the results it gets."""
-    return _entry(name).adaptive
+    return entry(name).adaptive
 
 
 def exhaustive(name: str) -> bool:
     """Return whether a tuner is meant to try every config."""
-    return _entry(name).exhaustive
+    return entry(name).exhaustive
 
 
 def preload(name: str) -> None:
     """Import a tuner's modules, which takes seconds; call this while waiting for something else."""
-    for module in _entry(name).libraries:
+    for module in entry(name).libraries:
         importlib.import_module(module)
-
-
-def _entry(name: str) -> Entry:
-    check(name)
-    return _TUNERS[name]

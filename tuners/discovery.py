@@ -1,4 +1,4 @@
-"""The space of a kernel that a user searches: options over what the kernel declares or its constants suggest."""
+"""The search space of a kernel: options take precedence over declared values and suggestions by constants."""
 
 from __future__ import annotations
 

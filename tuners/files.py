@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gzip
+import io
 import zlib
 from pathlib import Path
 
 from ..core import OptionError
 from ..core.files import write_whole
 
+MOST_BYTES = 1 << 29
+"""What a packed file may hold: more would be a bomb."""
 _GZIP = b"\x1f\x8b"
 
 
@@ -21,9 +24,13 @@ def read_bytes(path: Path) -> bytes:
     if not data.startswith(_GZIP):
         return data
     try:
-        return gzip.decompress(data)
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
+            whole = packed.read(MOST_BYTES + 1)
     except (OSError, EOFError, zlib.error):
         raise OptionError(f"{path} is a damaged gzip file; copy it again") from None
+    if len(whole) > MOST_BYTES:
+        raise OptionError(f"{path} unpacks to more than {MOST_BYTES >> 20} MB, which no recording has")
+    return whole
 
 
 def write_text(path: Path, text: str) -> None:

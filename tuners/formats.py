@@ -10,7 +10,7 @@ from ..core import Config, JournalError, OptionError, Record, Trial
 from ..core.journal import parse_journal
 from .files import read_bytes
 from .kernel_tuner import load_json, parse_cache, parse_t4, write_t4
-from .recording import Recording, Result, Results
+from .recording import RecordedResult, Recording, Results
 from .search import FINAL
 from .table import parse_csv, write_csv
 
@@ -73,11 +73,11 @@ def _is_journal(text: str) -> bool:
 def _journal(records: list[Record], path: Path, kernel: str | None) -> Recording:
     """Return the timed or failed trials of one kernel's search. Of two trials of a config the later one counts."""
     found: Counter[str] = Counter()
-    results: dict[Config, Result] = {}
+    results: dict[Config, RecordedResult] = {}
     for trial in records:
         if not isinstance(trial, Trial):
             continue
-        # Finalists are timed interleaved: their times do not compare with those of single trials.
+        # Finalists are timed interleaved, so their times do not compare with those of single trials.
         if trial.origin == FINAL:
             continue
         evaluation = trial.evaluation
@@ -86,7 +86,7 @@ def _journal(records: list[Record], path: Path, kernel: str | None) -> Recording
             continue
         if kernel is None or evaluation.kernel_digest.startswith(kernel):
             found[evaluation.kernel_digest] += 1
-            results[Config(evaluation.config)] = Result.of(evaluation)
+            results[Config(evaluation.config)] = RecordedResult.of(evaluation)
     if len(found) > 1:
         named = ", ".join(f"{digest} ({count} trials)" for digest, count in found.most_common())
         raise JournalError(

@@ -19,7 +19,7 @@ class Grid:
         self._members = self._passes(space, stride)
 
     def ask(self, n: int = 1) -> list[Config]:
-        """Return up to n configs not asked for before; empty at the end."""
+        """Return up to n new configs; empty at the end."""
         return list(islice((config for config in self._members if config not in self._known), n))
 
     def tell(self, config: Config, evaluation: Evaluation) -> None:

@@ -13,9 +13,10 @@ import numpy.typing as npt
 from ..core import Config, DeviceLimits, Kernel, MatrixProduct, Profile, SearchSpace, SpaceError
 from ..core.encoded_space import EncodedSpace, Rows
 from ..core.expressions import Expression
-from ..core.parameter_roles import WARP, Roles
+from ..core.parameter_roles import WARP, ParameterRoles
+from ..core.user_package import needs_package
 from .observations import Floats
-from .source_products import multiplies, turns_tiles
+from .source_products import function_names, multiplies, turns_tiles
 
 ACCUMULATORS = 192
 """fp32 registers of a thread that a result tile may take; beyond this compilers spill, and run for minutes."""
@@ -37,9 +38,21 @@ LATENCY = 900.0
 
 def constraints(kernel: Kernel, names: tuple[str, ...], profile: Profile) -> list[str]:
     """Return expressions that every config must satisfy on the device; none for a CPU."""
-    limits, product, roles = profile.limits, profile.product, Roles.of(names)
+    limits, product = profile.limits, profile.product
+    roles = ParameterRoles.among(names, function_names(kernel))
     if limits is None:
         return []
+    return [_where_chosen(kernel, text) for text in _limits(kernel, roles, limits, product)]
+
+
+def _where_chosen(kernel: Kernel, text: str) -> str:
+    """Return a constraint that holds where the user's own code chooses one of its values, which is 0 then."""
+    names = sorted(name for name in Expression(text).names if kernel.config.get(name) == 0)
+    own = names if needs_package(kernel.source) else []
+    return " or ".join([*(f"{name} == 0" for name in own), text])
+
+
+def _limits(kernel: Kernel, roles: ParameterRoles, limits: DeviceLimits, product: MatrixProduct | None) -> list[str]:
     threads = roles.thread_count
     found = [f"{threads} <= {MAX_THREADS}"] if threads else []
     if not roles.m or not roles.n or not multiplies(kernel):
@@ -54,8 +67,8 @@ def constraints(kernel: Kernel, names: tuple[str, ...], profile: Profile) -> lis
     return found
 
 
-def _buffers(kernel: Kernel, roles: Roles, limits: DeviceLimits, product: MatrixProduct) -> str:
-    """Return the minimum number of tiles of each operand in shared memory at once; empty where stages are unknown.
+def _buffers(kernel: Kernel, roles: ParameterRoles, limits: DeviceLimits, product: MatrixProduct) -> str:
+    """Return the minimum number of resident tiles of each operand in shared memory; empty if stages are unknown.
 
     Some languages keep one per stage with asynchronous matrix units, and one fewer elsewhere. Only Hopper and
     data-centre Blackwell have those units. They need at least 64 rows and four warps, and take wide operands only at
@@ -68,7 +81,7 @@ def _buffers(kernel: Kernel, roles: Roles, limits: DeviceLimits, product: Matrix
     fewer = f"max({roles.stages} - 1, 1)"
     may_be_asynchronous = limits.capability in ASYNCHRONOUS and product.element_bytes <= 2
     if kernel.language.keeps_asynchronous_stages and roles.warps and may_be_asynchronous:
-        rows = roles.n if turns_tiles(kernel, roles) else roles.m
+        rows = roles.n if turns_tiles(kernel, roles.own(function_names(kernel))) else roles.m
         return f"({roles.stages} if {rows} >= {ASYNCHRONOUS_ROWS} and {roles.warps} >= 4 else {fewer})"
     return fewer
 
@@ -109,13 +122,15 @@ Mask = npt.NDArray[np.bool_]
 class TileModel:
     """Estimates for configs of a tiled matrix product on a GPU."""
 
-    def __init__(self, encoded: EncodedSpace, roles: Roles, limits: DeviceLimits, product: MatrixProduct) -> None:
+    def __init__(
+        self, encoded: EncodedSpace, roles: ParameterRoles, limits: DeviceLimits, product: MatrixProduct
+    ) -> None:
         self._encoded, self._roles, self._limits, self._product = encoded, roles, limits, product
 
     @classmethod
     def of(cls, space: SearchSpace, profile: Profile | None) -> TileModel | None:
-        """Return the model of a space; None where the names of its tile, the product or the limits are unknown."""
-        roles = Roles.of(space.names)
+        """Return the model of a space; None if its tile parameters, the product or the limits are unknown."""
+        roles = ParameterRoles.of(space.names)
         if profile is None or profile.limits is None or profile.product is None or not roles.tiled:
             return None
         return cls(space.encoded, roles, profile.limits, profile.product)
@@ -123,9 +138,9 @@ class TileModel:
     def __call__(self, rows: Rows) -> Floats:
         """Return features, shape (rows, 8): logarithms of tile area, of operations per byte, of waves, of the last
         wave's tail, of padding, of shared memory, of accumulators per thread, and of the estimated time."""
-        one = self._metrics(rows)
+        metrics = self._metrics(rows)
         names = ("area", "intensity", "waves", "tail", "padding", "shared", "accumulators")
-        return np.column_stack([*(np.log2(one[name]) for name in names), self.estimate(rows)])
+        return np.column_stack([*(np.log2(metrics[name]) for name in names), self.estimate(rows)])
 
     def estimate(self, rows: Rows, alone: Mask | None = None, adding: Floats | float = 0.0) -> Floats:
         """Return the logarithm of a relative time: good enough to choose first candidates.
@@ -136,17 +151,25 @@ class TileModel:
         multiprocessor, as programs that loop over tiles do. `adding` are clocks of each step in which a block does not
         multiply, since it adds a sum to another one; the others on its multiprocessor do meanwhile.
         """
-        one, product = self._metrics(rows, alone), self._product
-        steps = product.taps * np.ceil(product.k / product.taps / one["split"] / one["k"])
+        metrics, product = self._metrics(rows, alone), self._product
+        steps = product.taps * np.ceil(product.k / product.taps / metrics["split"] / metrics["k"])
         # The synchronous instructions, for few rows, multiply fp8 as fp16.
-        width = np.where(one["rows"] < ASYNCHRONOUS_ROWS, max(product.element_bytes, 2), product.element_bytes)
-        multiply = one["m"] * one["n"] * product.side_by_side * one["k"] * width / FMA_BYTES * _inefficiency(one)
-        fetch = (one["m"] + one["n"] * product.side_by_side) * one["k"] * product.element_bytes / L2_BYTES
-        latency = LATENCY / np.maximum(one["stages"] - 1, 0.5)
-        shared_out = one["together"]
+        width = np.where(metrics["rows"] < ASYNCHRONOUS_ROWS, max(product.element_bytes, 2), product.element_bytes)
+        multiply = (
+            metrics["m"]
+            * metrics["n"]
+            * product.side_by_side
+            * metrics["k"]
+            * width
+            / FMA_BYTES
+            * _inefficiency(metrics)
+        )
+        fetch = (metrics["m"] + metrics["n"] * product.side_by_side) * metrics["k"] * product.element_bytes / L2_BYTES
+        latency = LATENCY / np.maximum(metrics["stages"] - 1, 0.5)
+        shared_out = metrics["together"]
         step = ((shared_out * multiply + adding) ** 3 + (shared_out * fetch) ** 3 + latency**3) ** (1 / 3)
-        store = one["m"] * one["n"] * product.element_bytes / L2_BYTES * shared_out
-        return np.asarray(np.log(one["rounds"] * (steps * step + 2 * LATENCY + store)))
+        store = metrics["m"] * metrics["n"] * product.element_bytes / L2_BYTES * shared_out
+        return np.asarray(np.log(metrics["rounds"] * (steps * step + 2 * LATENCY + store)))
 
     def candidates(self, count: int, like: Rows | None = None) -> Rows:
         """Return the members with the best estimates, one per tile shape and width of the block.
@@ -161,18 +184,18 @@ class TileModel:
         estimates, threads = self.estimate(members).round(9), self._threads(members)
         usual = USUAL_THREADS if like is None else self._threads(like[None])[0]
         order = np.lexsort((np.abs(np.log2(threads / usual)), estimates))
-        one = self._metrics(members)
+        metrics = self._metrics(members)
         # The estimate says little of a tile of few rows: one of its widths stands for all.
-        widths = np.where(one["rows"] < ASYNCHRONOUS_ROWS, 0.0, threads)
+        widths = np.where(metrics["rows"] < ASYNCHRONOUS_ROWS, 0.0, threads)
         chosen: dict[tuple[float, ...], int] = {}
         for i in order.tolist():
-            chosen.setdefault((float(one["m"][i]), float(one["n"][i]), float(widths[i])), i)
+            chosen.setdefault((float(metrics["m"][i]), float(metrics["n"][i]), float(widths[i])), i)
             if len(chosen) == count:
                 break
         return members[list(chosen.values())]
 
     def _alike(self, members: Rows, like: Rows) -> Rows:
-        """Return the members with the other parameters' values of a row; all of them where there are none."""
+        """Return the members with a row's values of the other parameters; all members if there are none."""
         roles = self._roles
         known = {roles.m, roles.n, roles.k, roles.warps, roles.threads, roles.stages, roles.split}
         others = [i for i, name in enumerate(self._encoded.names) if name not in known]
@@ -233,11 +256,11 @@ class TileModel:
         }
 
 
-def _inefficiency(one: dict[str, Floats]) -> Floats:
+def _inefficiency(metrics: dict[str, Floats]) -> Floats:
     """Return the ratio of the matrix units' time to their best."""
     # Few rows use the older, synchronous instructions; narrow tiles reload their operands.
-    narrow = np.where(one["rows"] < ASYNCHRONOUS_ROWS, 2.0, 1.0) * (1 + 24 / one["columns"])
+    narrow = np.where(metrics["rows"] < ASYNCHRONOUS_ROWS, 2.0, 1.0) * (1 + 24 / metrics["columns"])
     # A second group of warps hides the issue of the first; accumulators beyond three quarters of the registers spill.
-    alone = np.where((one["threads"] <= 128) & (one["rows"] > 64), 1.1, 1.0)
-    spilled = 1 + np.maximum(0.0, one["accumulators"] - ACCUMULATORS) / 32
+    alone = np.where((metrics["threads"] <= 128) & (metrics["rows"] > 64), 1.1, 1.0)
+    spilled = 1 + np.maximum(0.0, metrics["accumulators"] - ACCUMULATORS) / 32
     return np.asarray(narrow * alone * spilled)

@@ -30,7 +30,7 @@ class HillClimb:
         self._waiting: set[Config] = set()
 
     def ask(self, n: int = 1) -> list[Config]:
-        """Return up to n configs not asked for before; empty when the space is exhausted."""
+        """Return up to n new configs; empty if the space is exhausted."""
         asked: list[Config] = []
         while len(asked) < n:
             row = self._next()

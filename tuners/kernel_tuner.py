@@ -17,7 +17,7 @@ from typing import Any, TypeGuard
 
 from ..core import Config, Evaluation, SpaceError, Status
 from .files import write_text
-from .recording import Recording, Result, Results, collect, finite, integer
+from .recording import RecordedResult, Recording, Results, collect, finite, integer
 
 Json = dict[str, Any]
 
@@ -38,6 +38,7 @@ _INVALIDITY = {
     Status.WRONG_SHAPE: "correctness",
     Status.WRONG_DTYPE: "correctness",
     Status.TIMEOUT: "timeout",
+    Status.NOT_MEASURED: "runtime",
 }
 _STATUS = {word: status for status, word in reversed(_INVALIDITY.items())} | {
     "runtime": Status.RUNTIME_ERROR,
@@ -69,7 +70,7 @@ def load_json(text: str) -> Any:
 def parse_cache(cache: Json, path: Path) -> Results:
     """Return the results in a Kernel Tuner cache file; raises `SpaceError`, which names the invalid entry."""
     names = cache["tune_params_keys"]
-    results: dict[Config, Result] = {}
+    results: dict[Config, RecordedResult] = {}
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise SpaceError(f"{path} is a damaged Kernel Tuner cache: tune_params_keys is no list of names; fix it")
     if not isinstance(cache["cache"], dict):
@@ -82,15 +83,15 @@ def parse_cache(cache: Json, path: Path) -> Results:
     return results
 
 
-def _cached(entry: Json, where: str) -> Result:
+def _cached(entry: Json, where: str) -> RecordedResult:
     compile_ms = entry.get("compile_time")
     compile_s = None if compile_ms is None else _finite_number(compile_ms, "compile_time", where, least=0.0) / 1e3
     errors = [value for value in entry.values() if isinstance(value, str) and value in _CACHED_ERRORS]
     if errors:
-        return Result(None, _CACHED_ERRORS[errors[0]], compile_s)
+        return RecordedResult(None, _CACHED_ERRORS[errors[0]], compile_s)
     if "time" not in entry:
         raise SpaceError(f"{where} has no time; replay needs a search for the shortest time")
-    return Result(
+    return RecordedResult(
         _finite_number(entry["time"], "time", where), Status.OK, compile_s, _metrics(entry.get("times"), "times", where)
     )
 
@@ -99,7 +100,7 @@ def parse_t4(document: Json, path: Path) -> Results:
     """Return the results in a T4 file; raises `SpaceError`, which names the invalid one."""
     metadata = document.get("metadata")
     unit = metadata.get("timeunit") if isinstance(metadata, dict) else None
-    results: dict[Config, Result] = {}
+    results: dict[Config, RecordedResult] = {}
     names: Sequence[str] = ()
     for number, entry in enumerate(document["results"], start=1):
         where = f"{path}, result {number}"
@@ -115,7 +116,7 @@ def parse_t4(document: Json, path: Path) -> Results:
     return results
 
 
-def _measured(entry: Json, unit: object, where: str) -> Result:
+def _measured(entry: Json, unit: object, where: str) -> RecordedResult:
     invalidity = entry.get("invalidity")
     if not isinstance(invalidity, str) or invalidity not in _STATUS:
         raise SpaceError(f"{where}: invalidity is {reprlib.repr(invalidity)}; use one of {', '.join(sorted(_STATUS))}")
@@ -131,7 +132,7 @@ def _measured(entry: Json, unit: object, where: str) -> Result:
     if status is not Status.OK:
         words = [m["value"] for m in measurements if m["name"] == "status"]
         precise = (item for item in Status if item in words and _INVALIDITY[item] == invalidity)
-        return Result(None, next(precise, status), compile_s)
+        return RecordedResult(None, next(precise, status), compile_s)
     samples = _metrics(times.get("runtimes"), "runtimes", where, factor)
     objectives = entry.get("objectives")
     if not isinstance(objectives, list | None):
@@ -139,10 +140,10 @@ def _measured(entry: Json, unit: object, where: str) -> Result:
     for m in measurements:
         if m["name"] == "time" or (m["name"] in (objectives or ()) and _is_unit(m.get("unit"))):
             scale = _factor(m["unit"], where) if m.get("unit") else factor
-            return Result(_finite_number(m["value"], m["name"], where, scale), status, compile_s, samples)
+            return RecordedResult(_finite_number(m["value"], m["name"], where, scale), status, compile_s, samples)
     if not samples:
         raise SpaceError(f"{where} is correct but has neither a measurement named time nor runtimes; add one")
-    return Result(median(samples), status, compile_s, samples)
+    return RecordedResult(median(samples), status, compile_s, samples)
 
 
 def _measurements(entry: Json) -> Iterator[Json]:
@@ -202,7 +203,7 @@ def write_t4(path: Path, source: Recording | Iterable[Evaluation], names: Sequen
     write_text(path, f"{head}\n{results}\n]}}\n")
 
 
-def _entry(config: Config, result: Result) -> Json:
+def _entry(config: Config, result: RecordedResult) -> Json:
     times: Json = {} if result.compile_s is None else {"compilation_time": result.compile_s * 1e3}
     failed = {"name": "status", "value": str(result.status), "unit": ""}
     return {

@@ -18,11 +18,11 @@ FAILURE = 0.2
 """A failure counts this much worse than the slowest success, in units of the logarithm of time, before slow times are
 compressed: then it mostly counts like the slowest successes."""
 LEAST = 0.01
-"""Minimum distance above the median at which times are cut, where most are as good as the best."""
+"""Minimum distance above the median at which times are clipped, if most are as good as the best."""
 
 
 class Observations:
-    """Stores the rows that were asked for, and the times reported for them.
+    """Stores the requested rows, and the times reported for them.
 
     Configs that are reported without a request (of an earlier run) count as asked for. Configs outside the space are
     ignored.
@@ -77,11 +77,11 @@ class Observations:
             self.best, self.best_log_ms = row, log_ms
 
     def fresh(self, rows: Rows) -> Rows:
-        """Return those rows that were not asked for yet."""
+        """Return the rows that were not requested yet."""
         return rows[self.is_fresh(rows)]
 
     def is_fresh(self, rows: Rows) -> npt.NDArray[np.bool_]:
-        """Return for each row whether it was not asked for yet."""
+        """Return a mask of the rows that were not requested yet."""
         asked = self._asked
         keys = self._encoded.keys(rows).tolist()
         return np.fromiter((key not in asked for key in keys), dtype=bool, count=len(keys))

@@ -9,7 +9,7 @@ from ..core.workload_rows import time_at
 
 
 def per_workload(make: Callable[[Sequence[str]], Tuner], sets: Sequence[Sequence[str]]) -> Tuner:
-    """Return a tuner for each set of workloads, as one, or an ordinary one where nothing tells workloads apart.
+    """Return one tuner over tuners of each set of workloads, or an ordinary tuner if workloads are not distinguished.
 
     `make` gets the names of a set, or none for all workloads.
     """
@@ -29,7 +29,7 @@ class TunerPerWorkload:
         self._asked: set[Config] = set()
 
     def ask(self, n: int = 1) -> list[Config]:
-        """Return up to n configs not asked for before; empty when no tuner has any left."""
+        """Return up to n new configs; empty if no tuner has any left."""
         asked: list[Config] = []
         out = 0
         while len(asked) < n and out < len(self._tuners):

@@ -21,11 +21,11 @@ FIRST = 12
 DIVERSE = 6
 """At least this many of them are random: given ones are similar, and teach a model little."""
 LIKELY = 10
-"""Configs that the model of tiles prefers, where there is one and fewer are given."""
+"""Number of configs that the model of tiles prefers, if there is a model and fewer are given."""
 WARM = 6
 """Number of the fastest configs elsewhere that are tried first."""
 WARM_DIVERSE = 1
-"""Random configs after those."""
+"""Number of random configs after those."""
 ROUND = ("improvement", "improvement", "neighbour", "trees")
 """The proposers, in this order, per fit of the models."""
 WARM_ROUND = ("neighbour", "neighbour", "improvement", "trees")

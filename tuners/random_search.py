@@ -21,7 +21,7 @@ class RandomSearch:
         self._order = None if members is None else iter(members[self._rng.permutation(len(members))])
 
     def ask(self, n: int = 1) -> list[Config]:
-        """Return up to n configs not asked for before; empty when the space is exhausted."""
+        """Return up to n new configs; empty if the space is exhausted."""
         asked: list[Config] = []
         while len(asked) < n and len(row := self._next()):
             asked.append(self._seen.ask(row[0]))
@@ -32,7 +32,7 @@ class RandomSearch:
         self._seen.tell(config, evaluation)
 
     def _next(self) -> Rows:
-        """Return one row that was not asked for yet, or none when none is left."""
+        """Return one row that was not requested yet, or none if none is left."""
         if self._order is None:
             return any_fresh(self._space, self._seen, self._rng)
         left = (row[None] for row in self._order if self._seen.is_fresh(row[None])[0])

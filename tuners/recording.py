@@ -8,21 +8,21 @@ from functools import cached_property
 from math import isfinite
 from sys import float_info
 
-from ..core import Config, Correctness, Evaluation, Measurement, Origin, SearchSpace, SpaceError, Status, Value
+from ..core import Config, Evaluation, SearchSpace, SpaceError, Status, Value
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class RecordedResult:
     """The result of one config. A time exists exactly when the status is ok."""
 
     time_ms: float | None
     status: Status = Status.OK
     compile_s: float | None = None
     samples_ms: tuple[float, ...] = ()
-    """The single timings, where recorded; `time_ms` need not be their median."""
+    """The single timings, if recorded. `time_ms` need not be their median."""
 
     @classmethod
-    def of(cls, evaluation: Evaluation) -> Result:
+    def of(cls, evaluation: Evaluation) -> RecordedResult:
         """Return the result of an evaluation; its time is the median of its samples."""
         timed = evaluation.measurement if evaluation.ok else None
         samples = timed.samples_ms if timed else ()
@@ -31,7 +31,7 @@ class Result:
         return cls(timed.median_ms if timed else None, evaluation.status, evaluation.compile_s, several)
 
 
-Results = Mapping[Config, Result]
+Results = Mapping[Config, RecordedResult]
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Recording:
     results: Results
     name: str = "recording"
     kernel: str | None = None
-    """The digest of the searched kernel, where recorded: only a journal has it."""
+    """Digest of the searched kernel, which only journals record."""
     _evaluations: dict[Config, Evaluation] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -100,21 +100,14 @@ class Recording:
     def _evaluation(self, config: Config) -> Evaluation:
         if (result := self.results.get(config)) is None:
             raise SpaceError(f"{self.name} does not contain {config}; ask for members of its space only")
-        time_ms = result.time_ms
-        return Evaluation(
+        return Evaluation.recorded(
+            config,
+            result.time_ms,
             status=result.status,
+            message=f"failed when {self.name} was recorded",
             kernel_digest=self.name,
-            config=dict(config),
-            origin=Origin.RECORDED,
-            message=f"failed when {self.name} was recorded" if time_ms is None else "",
-            correctness=None if time_ms is None else _PASSED,
-            measurement=None if time_ms is None else Measurement(samples_ms=(time_ms,), method="recorded"),
             compile_s=result.compile_s,
         )
-
-
-# The recording is trusted: outputs cannot be compared any more, so no error is known.
-_PASSED = Correctness(seeds=(0,), max_abs_error=0, max_rel_error=0, tolerance=0, passed=True)
 
 
 def collect(source: Recording | Iterable[Evaluation], names: Sequence[str] = ()) -> Results:
@@ -125,15 +118,15 @@ def collect(source: Recording | Iterable[Evaluation], names: Sequence[str] = ())
     config lacks a name, a value is not a finite number, or configs with different results would become equal.
     """
     if isinstance(source, Recording):
-        results: dict[Config, Result] = dict(source.results)
+        results: dict[Config, RecordedResult] = dict(source.results)
     else:
-        results = {Config(e.config): Result.of(e) for e in source if not (e.ok and e.measurement is None)}
+        results = {Config(e.config): RecordedResult.of(e) for e in source if not (e.ok and e.measurement is None)}
     if not names and not results:
         raise SpaceError("there is nothing to write: no config was measured")
     names = names or tuple(next(iter(results)))
     if not names:
         raise SpaceError("there is nothing to write: the kernel has no parameters")
-    picked: dict[Config, Result] = {}
+    picked: dict[Config, RecordedResult] = {}
     for config, result in results.items():
         if picked.setdefault(kept := _pick(config, names), result) != result:
             others = ", ".join(name for name in config if name not in names)

@@ -1,15 +1,31 @@
-"""A search over a recording: simulates a tuner without a device."""
+"""Searches over a recording: simulates tuners without a device, the seeds over all cores.
+
+The processes of a replay import this alone.
+"""
 
 from __future__ import annotations
 
+import functools
 import math
+import multiprocessing
+import signal
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
 
-from ..core import Config, OptionError, SearchSpace, Tuner
+from ..core import Config, KernelwrightError, OptionError, SearchSpace, Tuner
+from ..core.environment import cores
+from ..core.events import Emit, Step
+from . import catalogue
+from .formats import read_recording
 from .recording import Recording
+from .start import Warm
 
 SHARES = (0.95, 0.99)
 """Shares of the best config's speed by which searches are compared."""
@@ -18,7 +34,7 @@ MakeTuner = Callable[[SearchSpace, int], Tuner]
 
 
 @dataclass(frozen=True)
-class Replay:
+class ReplayedSearch:
     """One search, from one seed."""
 
     budget: int
@@ -32,7 +48,7 @@ class Replay:
     """Seconds spent in the tuner's ask and tell."""
 
     def evaluations_to(self, share: float) -> int | None:
-        """Return the unique evaluations until a config had this share of the best one's speed, or None."""
+        """Return the number of unique evaluations until a config reached this fraction of the best speed, or None."""
         enough_ms = self.best_ms / share * (1 + 1e-12)
         return next((number for number, best in enumerate(self.curve, start=1) if best <= enough_ms), None)
 
@@ -54,7 +70,7 @@ def replay(
     budget: int,
     batch: int = 1,
     clock: Callable[[], float] = time.perf_counter,
-) -> Replay:
+) -> ReplayedSearch:
     """Run a tuner until it found the best config, has evaluated `budget` different ones, or has none left.
 
     It is asked for `batch` configs at a time, and gets all their results before the next request. A repeated config
@@ -85,13 +101,13 @@ def replay(
             evaluated.add(config)
             found = min(found, math.inf if evaluation.latency_ms is None else evaluation.latency_ms)
             curve.append(found)
-    return Replay(budget, recording.space.size, best_ms, tuple(curve), seconds)
+    return ReplayedSearch(budget, recording.space.size, best_ms, tuple(curve), seconds)
 
 
 Summary = dict[str, float | int | None]
 
 
-def summarize(replays: Sequence[Replay]) -> Summary:
+def summarize(replays: Sequence[ReplayedSearch]) -> Summary:
     """Summarize a tuner's results over several seeds of one recording.
 
     A seed that did not reach a level counts as infinitely many evaluations; an infinite metric is None. The 90th
@@ -118,3 +134,103 @@ def summarize(replays: Sequence[Replay]) -> Summary:
 
 def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
+
+
+class ReplayError(KernelwrightError):
+    """A process of the replay died."""
+
+    exit_code = 1
+
+
+@dataclass(frozen=True)
+class ReplayTask:
+    """Task of a process."""
+
+    file: Path
+    warm: Path | None
+    budget: int
+    """Unique evaluations of a search."""
+    batch: int
+    """Configs that a tuner returns at a time."""
+
+
+def replay_all(task: ReplayTask, names: Sequence[str], seeds: int, emit: Emit) -> dict[str, Summary]:
+    """Let each tuner search from as many seeds, over all cores. `ReplayError` when a process dies."""
+    try:
+        replays = _replay_all(task, names, seeds, emit)
+    except BrokenProcessPool:
+        raise ReplayError("a process of the replay died, perhaps out of memory", "try fewer tuners") from None
+    finally:
+        for name in names:
+            emit(Step(name, seeds, seeds, over=True))
+    return {name: summarize(replays[name]) for name in names}
+
+
+def load(file: Path, warm: Path | None) -> tuple[Recording, Warm]:
+    """Return a recording, and the known times of its configs from another one."""
+    recording = read_recording(file)
+    return recording, read_recording(warm).within(recording.space) if warm else ()
+
+
+def _replay_all(task: ReplayTask, names: Sequence[str], seeds: int, emit: Emit) -> dict[str, list[ReplayedSearch]]:
+    tasks = [(name, seed) for name in names for seed in range(seeds)]
+    done: dict[tuple[str, int], ReplayedSearch] = {}
+    finished_seeds = dict.fromkeys(names, 0)
+    with _pool(min(cores(), len(tasks))) as pool:
+        for name in names:
+            emit(Step(name, seeds))
+        # Not `as_completed`, which locks all futures at once: interrupted there, the pool would wait forever.
+        finished = SimpleQueue[Future[ReplayedSearch]]()
+        with _held_back_interrupt():
+            futures = {pool.submit(_search, task, *which): which for which in tasks}
+            for future in futures:
+                future.add_done_callback(finished.put)
+        for _ in tasks:
+            future = finished.get()
+            name, _ = which = futures[future]
+            done[which] = future.result()
+            finished_seeds[name] += 1
+            emit(Step(name, seeds, finished_seeds[name]))
+    return {name: [done[name, seed] for seed in range(seeds)] for name in names}
+
+
+@contextmanager
+def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes that are stopped at once when the work is given up."""
+    before = set(multiprocessing.active_children())
+    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+        try:
+            yield pool
+        except BaseException:
+            # Without its processes the pool drops its queue; an orderly shutdown would finish running work.
+            for child in set(multiprocessing.active_children()) - before:
+                child.terminate()
+            raise
+
+
+@contextmanager
+def _held_back_interrupt() -> Iterator[None]:
+    """Block Ctrl-C; processes started meanwhile ignore it, and the parent ends them."""
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+@functools.lru_cache(maxsize=1)
+def _loaded(file: Path, warm: Path | None) -> tuple[Recording, Warm]:
+    """What a process needs for every seed, read once.
+
+    Each reads the file itself: a config keeps its hash, and the hashes of texts differ between processes.
+    """
+    return load(file, warm)
+
+
+def _search(task: ReplayTask, name: str, seed: int) -> ReplayedSearch:
+    recording, warm = _loaded(task.file, task.warm)
+
+    def make(space: SearchSpace, seed: int) -> Tuner:
+        return catalogue.create_tuner(name, space, seed, warm)
+
+    return replay(recording, make, seed, task.budget, task.batch)

@@ -25,7 +25,7 @@ class Rounds(ABC):
         """Return the next round; empty when the space is exhausted. Repeated proposals are skipped."""
 
     def ask(self, n: int = 1) -> list[Config]:
-        """Return up to n configs not asked for before; empty when the space is exhausted."""
+        """Return up to n new configs; empty if the space is exhausted."""
         asked: list[Config] = []
         while len(asked) < n:
             if not self._queue:

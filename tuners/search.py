@@ -10,16 +10,31 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from ..core import Budget, Config, Evaluation, Evaluator, Journal, Kernel, Problem, Status, Trial, Tuner
+from ..core import (
+    Budget,
+    Config,
+    DeviceError,
+    Evaluation,
+    Evaluator,
+    Journal,
+    Kernel,
+    Problem,
+    Status,
+    Trial,
+    Tuner,
+)
+from ..core.events import SEARCHED as SEARCHED
 from ..core.events import CancelToken, Emit, FinalsStarted, TrialDone, ignore
 from ..core.workload_rows import loses, time_at
 
 FINALISTS = 5
 """How many configs are measured again at most, by default."""
+MOST_LOST = 3
+"""Configs in a row that the machine kept from being measured, after which a search ends."""
 CLOSE = 1.1
 """Maximum ratio of a finalist's time to the best."""
-SEARCHED, FINAL = "search", "final"
-"""Origins of trials in the journal."""
+FINAL = "final"
+"""The origin of finalists in the journal; that of other trials is `SEARCHED`."""
 
 
 @dataclass
@@ -134,7 +149,7 @@ class Search:
         self._started = clock()
         self._before = 0.0
         self._asked = 0
-        self._stale = 0
+        self._stale = self._lost = 0
         self._stopped: str | None = None
         self._evaluations: list[Evaluation] = []
         self._least = [math.inf] * len(workload_sets)
@@ -150,8 +165,10 @@ class Search:
         ) as evaluations:
             for evaluation in evaluations:
                 self._note(SEARCHED, evaluation, self._clock() - last)
-                self.tuner.tell(Config(evaluation.config), evaluation)
+                if evaluation.measured:
+                    self.tuner.tell(Config(evaluation.config), evaluation)
                 self._count(evaluation)
+                self._require_machine(evaluation)
                 last = self._clock()
                 if late := Budget(seconds=self.budget.seconds).exhausted(Budget(seconds=self._spent(last))):
                     self._stopped = late
@@ -166,6 +183,8 @@ class Search:
             each = (self._clock() - began) / len(finalists)
             for final in finals:
                 self._note(FINAL, final, each)
+        if (lost := next((final for final in finals if not final.measured), None)) is not None:
+            stopped += f"; the final comparison was cut short: {lost.message}"
         finals.sort(key=lambda final: (final.latency_ms is None, final.latency_ms))
         return Found(tuple(self._evaluations), tuple(finals), self.progress, stopped)
 
@@ -178,7 +197,7 @@ class Search:
         finals: dict[Config, Evaluation] = {}
         for trial in self.journal.of(Trial):
             evaluation = trial.evaluation
-            if evaluation.kernel_digest != self.kernel.digest:
+            if evaluation.kernel_digest != self.kernel.digest or not evaluation.measured:
                 continue
             if trial.origin == FINAL:
                 if not evaluation.config:  # it starts every comparison, and only the latest counts
@@ -227,6 +246,12 @@ class Search:
         if self._cancel is not None:
             self._cancel.check()
         self._emit(self.progress.event(evaluation))
+
+    def _require_machine(self, evaluation: Evaluation) -> None:
+        """Raise `DeviceError` where the machine lets nothing be measured: each config would end so."""
+        self._lost = 0 if evaluation.measured else self._lost + 1
+        if self._lost >= MOST_LOST:
+            raise DeviceError(f"{self._lost} configs in a row could not be measured: {evaluation.message}")
 
     def _spent(self, now: float) -> float:
         """Return the seconds until a time of the clock: those of this run, and the trials of an earlier one."""

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Container, Iterable
 
 from ..core import Kernel, Profile
-from ..core.parameter_roles import Roles
+from ..core.parameter_roles import ParameterRoles
 from ..core.syntax_tree import syntax_tree
 
 
@@ -47,7 +47,7 @@ def _side_by_side(loop: ast.AST) -> int:
     statements = [node for node in inside if isinstance(node, ast.stmt) and not _is_loop(node)]
     assigned: Counter[str] = Counter()
     sums: dict[tuple[str, tuple[int, ...]], set[str]] = {}
-    for node in sorted(statements, key=lambda one: (one.lineno, one.col_offset)):
+    for node in sorted(statements, key=lambda statement: (statement.lineno, statement.col_offset)):
         if id(node) not in deeper and (found := _added_product(node)) is not None:
             left, total = found
             operand = ast.unparse(left), tuple(assigned[name.id] for name in _names([left]))
@@ -109,7 +109,13 @@ def _is_of(call: ast.Call, names: Container[str]) -> bool:
 
 
 @functools.lru_cache(maxsize=16)
-def turns_tiles(kernel: Kernel, roles: Roles) -> bool:
+def function_names(kernel: Kernel) -> frozenset[str]:
+    """Return the names of the functions of a kernel's source, kernels among them."""
+    return frozenset(node.name for node in ast.walk(syntax_tree(kernel.source)) if isinstance(node, ast.FunctionDef))
+
+
+@functools.lru_cache(maxsize=16)
+def turns_tiles(kernel: Kernel, roles: ParameterRoles) -> bool:
     """Return whether the rows of a kernel's result tile are those of the role n: it allocates (n, m)."""
     calls = (node for node in ast.walk(syntax_tree(kernel.source)) if isinstance(node, ast.Call) and node.args)
     shapes = (call.args[0] for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == "zeros")
@@ -131,7 +137,7 @@ def seen_in(profile: Profile, kernel: Kernel) -> Profile:
         seen["sums"] = 2
     if product.taps > 1 and not sums_by_tap(kernel):
         seen["taps"] = 1
-    if turns_tiles(kernel, Roles.of(tuple(kernel.config))):
+    if turns_tiles(kernel, ParameterRoles.of(tuple(kernel.config))):
         seen["turned"] = True
     elif (together := products_side_by_side(kernel)) > 1:
         seen["side_by_side"] = together

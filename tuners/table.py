@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ..core import Config, Evaluation, OptionError, SpaceError, Status, Value
 from .files import write_text
-from .recording import Recording, Result, Results, collect, finite, integer
+from .recording import RecordedResult, Recording, Results, collect, finite, integer
 
 TIME = "time_ms"
 OPTIONAL = ("compile_s", "status", "samples_ms")
@@ -47,7 +47,7 @@ def parse_csv(text: str, path: Path) -> Results:
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         names, extra = _header(next(reader), path)
-        results: dict[Config, Result] = {}
+        results: dict[Config, RecordedResult] = {}
         lines: dict[Config, int] = {}
         values = _Values()
         width = len(names) + 1 + len(extra)
@@ -93,7 +93,7 @@ def _header(cells: Sequence[str], path: Path) -> tuple[list[str], list[str]]:
     return names, extra
 
 
-def _result(time: str, extra: Mapping[str, str], where: str) -> Result:
+def _result(time: str, extra: Mapping[str, str], where: str) -> RecordedResult:
     time_ms = _positive(time, TIME, where) if time.strip() else None
     name = extra.get("status", "").strip() or (Status.OK if time_ms is not None else Status.RUNTIME_ERROR)
     try:
@@ -106,7 +106,7 @@ def _result(time: str, extra: Mapping[str, str], where: str) -> Result:
     if text := extra.get("compile_s", "").strip():
         compile_s = 0.0 if _number(text) == 0 else _positive(text, "compile_s", where)
     samples = tuple(_positive(text, "samples_ms", where) for text in extra.get("samples_ms", "").split())
-    return Result(time_ms, status, compile_s, samples)
+    return RecordedResult(time_ms, status, compile_s, samples)
 
 
 def _positive(text: str, what: str, where: str) -> float:
@@ -164,6 +164,6 @@ def _stays(text: str) -> bool:
     return bool(text) and text == text.encode(errors="ignore").decode().strip() and not set(text) & {"\r", "\0"}
 
 
-def _metrics(result: Result) -> list[str]:
+def _metrics(result: RecordedResult) -> list[str]:
     time, compile_s = ("" if x is None else repr(float(x)) for x in (result.time_ms, result.compile_s))
     return [time, compile_s, str(result.status), " ".join(repr(float(sample)) for sample in result.samples_ms)]

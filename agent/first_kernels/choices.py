@@ -1,4 +1,4 @@
-"""Which values the tile sizes of Inductor's kernels may have in a search, beside those that Inductor tried itself."""
+"""Values of the tile sizes of Inductor's kernels for a search, besides those that Inductor tries."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _SHARED_BYTES = 227 * 1024
 
 
 def template_choices(tiles: Mapping[str, int], values: Mapping[str, int], grid_follows: bool) -> dict[str, list[int]]:
-    """Return the choices of a product's template; its tiles have others where the launch's grid can follow them."""
+    """Return the choices of a product's template. Tiles have further choices if the launch's grid can follow them."""
     found = {key: _near(value) if grid_follows and key != "GROUP_M" else [value] for key, value in tiles.items()}
-    return found | {one: sorted({*more, values[one]}) for one, more in _MORE.items()}
+    return found | {name: sorted({*more, values[name]}) for name, more in _MORE.items()}
 
 
 def _near(value: int) -> list[int]:
@@ -41,14 +41,14 @@ def loop_choices(configs: Sequence[Mapping[str, int]]) -> dict[str, list[int]]:
 
 
 def _filled(values: Sequence[int], key: str) -> list[int]:
-    # Sums in steps of one or two, and rows one by one, are Inductor's already where they make sense.
+    # Inductor already tries reductions in steps of one or two, and single rows, if they make sense.
     least = values[0] // 2 if key == WARPS or values[0] > _SMALL else values[0]
     most = min(_MOST_WARPS, values[-1] * 2) if key == WARPS else values[-1] * 2
     return sorted({*values, *(1 << power for power in range(most.bit_length()) if least <= 1 << power <= most)})
 
 
 def limits(configs: Sequence[Mapping[str, int]], operand_bytes: int) -> Iterator[str]:
-    """Yield the constraints under which tiles fit into a GPU and keep its threads busy, where Inductor's own do."""
+    """Yield the constraints under which tiles fit a GPU and keep its threads busy, if Inductor's own tiles do."""
     blocks = [name for name in configs[0] if name.endswith("BLOCK")]
     if configs[0].keys() >= {"BLOCK_M", "BLOCK_N", "BLOCK_K", WARPS, STAGES}:
         texts = [

@@ -14,22 +14,22 @@ import libcst as cst
 from ...core.generated_code import GeneratedCode
 from ...core.syntax_tree import syntax_tree
 from .choices import limits, loop_choices, template_choices
-from .obstacle import Obstacle
-from .settled_branches import settled
+from .constant_branches import fold_constexpr_branches
+from .dead_code import overridden, without_arguments
 from .template_grids import template_grid
-from .tidying import overridden, without_arguments
+from .unsupported_code import UnsupportedCodeError
 
 _MATH = {"rsqrt", "sqrt", "exp", "exp2", "log", "log2", "sin", "cos", "erf", "abs", "floor", "ceil", "fma"}
-"""Functions that `tl` has too; those run in Triton's interpreter as well."""
+"""Functions that `tl` has, too, which also run in Triton's interpreter."""
 _BLOCKS = ("XBLOCK", "YBLOCK", "ZBLOCK")
 _CONSTANTS = {"num_warps": "NUM_WARPS", "num_stages": "NUM_STAGES"}
 _OVERFLOWING = "Grid2DWithYZOverflow"
-"""Of Inductor: programs that are too many for the second dimension go on in the third."""
+"""Inductor's function for grids whose second dimension overflows into the third."""
 _MOST_ROWS = 65535
 """Programs in a grid's second dimension."""
 _SIZE = re.compile(r"^    (\w+) = (\d+)$", re.MULTILINE)
 _WIDE_SIZE = re.compile(r"\btl\.full\(\[\], (\d+), dtype=INDEX_DTYPE\)")
-"""Of a template whose indices have 64 bits; they have these from the number of the program too."""
+"""A size in a template with 64-bit indices, which make the program id 64 bits wide, too."""
 _TILE = re.compile(r"^    (BLOCK_[MNK]|GROUP_M) : tl\.constexpr = (\d+)\n", re.MULTILINE)
 _UNMASKED = re.compile(r"^    ([xyz])mask = tl\.full\(", re.MULTILINE)
 _EVEN = re.compile(r"^    EVEN_K ?: tl\.constexpr = True$", re.MULTILINE)
@@ -47,13 +47,13 @@ class GeneratedKernel:
     number: int
     """Its place among the kernels of the file."""
     source: str
-    """Its function, decorated with `@triton.jit`, after those that only it calls."""
+    """The function, decorated with `@triton.jit`, after the functions that only it calls."""
     grid_type: str
     values: Mapping[str, int]
     """By argument: tile sizes, `num_warps`, `num_stages`."""
     choices: Mapping[str, Sequence[int]]
     limits: Sequence[str]
-    """What the choices must satisfy together, in the arguments' names."""
+    """Constraints on the choices, in the arguments' names."""
     sizes: Mapping[str, int]
     """Numbers that the text gives names, such as M and BATCH."""
     grid_arguments: int
@@ -76,7 +76,7 @@ class GeneratedKernel:
 
     @property
     def constants(self) -> dict[str, str]:
-        """The module's constants by argument; what has one value only is written at the launch."""
+        """The module's constants by argument. A single value is written at the launch."""
         return {
             argument: f"{_CONSTANTS.get(argument, argument)}_{self.number}"
             for argument in self.values
@@ -85,7 +85,7 @@ class GeneratedKernel:
 
     @property
     def constraints(self) -> list[str]:
-        """What tile sizes must satisfy: Inductor leaves masks out where all of its own tile sizes divide the size."""
+        """Constraints on tile sizes: Inductor omits masks if all of its own tile sizes divide the size."""
         numels = dict(_NUMEL.findall(self.source))
         blocks = [f"{axis.upper()}BLOCK" for axis in _UNMASKED.findall(self.source)]
         found = [(numels[block[0].lower()], block) for block in blocks]
@@ -101,7 +101,7 @@ class GeneratedKernel:
 
     def launch(self, given: Sequence[str]) -> str:
         """Return a launch as Python, from the arguments of Inductor's."""
-        passed = [one for place, one in enumerate(given) if place not in self._overridden]
+        passed = [argument for place, argument in enumerate(given) if place not in self._overridden]
         passed = passed[: len(passed) - self.grid_arguments]
         settings = [f"{argument}={self._written(argument)}" for argument in self.values]
         call = f"{self.plain_name}[{self._grid(given)}]("
@@ -120,7 +120,7 @@ class GeneratedKernel:
             found = template_grid({**self.sizes, **self.values}, {**self.sizes, **written}, recorded)
             return f"({', '.join(found)})"
         if self.grid_type not in ("Grid1D", "Grid2D", "Grid3D", _OVERFLOWING):
-            raise Obstacle(f"{self.name} has a grid of the kind {self.grid_type}")
+            raise UnsupportedCodeError(f"{self.name} has a grid of the kind {self.grid_type}")
         blocks = [block for block in _BLOCKS if block in self.values]
         numels = [item for item in given if item.isdigit()][: len(blocks)][::-1]  # x comes last
         sizes = [f"triton.cdiv({numel}, {self._written(block)})" for numel, block in zip(numels, blocks, strict=True)]
@@ -138,7 +138,7 @@ def kernels_of(code: GeneratedCode) -> Iterator[GeneratedKernel]:
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Name(id="async_compile"), attr=kind), args=[name, text, *_]):
                 if kind != "triton":
-                    raise Obstacle(f"torch's compiler uses {kind} for it, not Triton")
+                    raise UnsupportedCodeError(f"torch's compiler uses {kind} for it, not Triton")
                 yield _kernel(ast.literal_eval(name), ast.literal_eval(text), number, code)
                 number += 1
 
@@ -192,11 +192,11 @@ def _meta(function: ast.FunctionDef) -> dict[str, Any]:
 
 
 def _plain(text: str, function: ast.FunctionDef, suffix: str) -> str:
-    """Return a function without Inductor's decorators; those that it calls get a name of this kernel's."""
+    """Return a function without Inductor's decorators. Functions that it calls get names of this kernel."""
     body = "\n".join(text.splitlines()[function.lineno - 1 : function.end_lineno])
     module = cst.parse_module(f"@triton.jit\n{body}\n")
     module = module.visit(_OwnNames())
-    code = (settled(module) if "tl.constexpr = " in body else module).code.strip()  # of a template
+    code = (fold_constexpr_branches(module) if "tl.constexpr = " in body else module).code.strip()  # of a template
     return re.sub(r"\b_triton_helper_fn(\w+)", rf"combine\1_{suffix}", code)
 
 
@@ -215,7 +215,7 @@ class _OwnNames(cst.CSTTransformer):
 
 
 def helper(text: str) -> str:
-    """Return one of Inductor's functions as a file of its own has it."""
+    """Return one of Inductor's functions in the form of a separate file."""
     return cst.parse_module(text).visit(_OwnNames()).code.strip()
 
 

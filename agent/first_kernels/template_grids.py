@@ -28,8 +28,8 @@ def template_grid(values: Mapping[str, int], written: Mapping[str, object], reco
         parts = [part for dimension in grid for part in dimension or ()]
         names = {name for sizes, tile in parts for name in (*sizes, *filter(None, [tile]))}
         pairs = list(zip(grid, recorded, strict=True))
-        if names <= values.keys() and all(one is None or _value(one, values) == number for one, number in pairs):
-            return [str(number) if one is None else _text(one, own) for one, number in pairs]
+        if names <= values.keys() and all(tiles is None or _value(tiles, values) == number for tiles, number in pairs):
+            return [str(number) if tiles is None else _text(tiles, own) for tiles, number in pairs]
     return [str(number) for number in recorded]
 
 

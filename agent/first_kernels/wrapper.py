@@ -8,17 +8,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from ...core.generated_code import GeneratedCode
 from ...core.syntax_tree import expression_tree, syntax_tree
 from .kernels import GeneratedKernel
-from .obstacle import Obstacle
+from .unsupported_code import UnsupportedCodeError
 
 _DROPPED = {"assert_size_stride", "assert_alignment", "set_device"}
 _LEFT_OUT = {"copy_if_misaligned", "get_raw_stream"}
 CONVOLUTION = "torch.ops.aten.convolution.default"
-"""What a convolution of the library is in the rewritten code."""
+"""Name of the library's convolution in the rewritten code."""
 _LIBRARY = {"mm", "bmm", "addmm", "baddbmm", "_int_mm", "convolution"}
 
 
 class Wrapper:
-    """The statements of `forward`, and what of torch they call."""
+    """The statements of `forward`, and the torch functions that they call."""
 
     def __init__(self, code: GeneratedCode, kernels: Sequence[GeneratedKernel], names: Sequence[str]) -> None:
         """`names` are those of the arguments of `call`: of the weights, then of the inputs."""
@@ -36,8 +36,8 @@ class Wrapper:
     def _statements(self, node: ast.stmt) -> Iterator[str]:
         match node:
             case ast.With(body=body):
-                for one in body:
-                    yield from self._statements(one)
+                for statement in body:
+                    yield from self._statements(statement)
             case ast.Assign(value=ast.Name(id="args")) | ast.Expr(value=ast.Call(func=ast.Attribute(attr="clear"))):
                 return
             case ast.Assign(value=ast.Call(func=ast.Name(id=name))) if name in _LEFT_OUT:
@@ -57,12 +57,12 @@ class Wrapper:
             case ast.Assign() | ast.Expr():
                 yield ast.unparse(ast.fix_missing_locations(_Names(self).visit(node)))
             case _:
-                raise Obstacle(f"the statement '{ast.unparse(node).splitlines()[0]}'")
+                raise UnsupportedCodeError(f"the statement '{ast.unparse(node).splitlines()[0]}'")
 
     def _result(self, outputs: Sequence[ast.expr]) -> ast.expr:
         if self._form == "tensor":
-            (one,) = outputs
-            return one
+            (output,) = outputs
+            return output
         kind = ast.Tuple if self._form == "tuple" else ast.List
         return kind(elts=list(outputs), ctx=ast.Load())
 
@@ -71,7 +71,7 @@ class Wrapper:
         return found
 
     def renamed(self, name: str) -> str:
-        """Return an argument's name in `forward`, or the name as it is."""
+        """Return an argument's name in `forward`, or the name unchanged."""
         if name in self._names:
             self.used.add(self._names[name])
         return self._names.get(name, name)
@@ -95,7 +95,7 @@ class _Names(ast.NodeTransformer):
                 return _text("torch.as_strided({}, {}, {}, {})", *node.args)
             case ast.Attribute(value=ast.Name(id="extern_kernels"), attr=name):
                 if name not in _LIBRARY:
-                    raise Obstacle(f"a call of extern_kernels.{name}")
+                    raise UnsupportedCodeError(f"a call of extern_kernels.{name}")
                 self._wrapper.library.append(name)
                 node.func = _text(CONVOLUTION if name == "convolution" else f"torch.{name}")
                 if name == "convolution":
@@ -117,7 +117,7 @@ def _call(source: str) -> ast.FunctionDef:
     for node in ast.walk(syntax_tree(source)):
         if isinstance(node, ast.FunctionDef) and node.name == "call":
             return node
-    raise Obstacle("code without a function 'call'")
+    raise UnsupportedCodeError("code without a function 'call'")
 
 
 def _arguments(call: ast.FunctionDef) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -26,17 +26,20 @@ from ...core.baselines import against_text
 from ...core.journal import of
 from ...core.syntax_tree import literal
 from ..turn import latest_turns
-from .files import RunFiles, records_of, run_files
-from .records import Conversations, Exchange, RecordedTrial
-from .table import COLUMNS, rows
+from .records import Conversations, Exchange, RecordedTrial, RunFiles, records_of, run_files
 
 if TYPE_CHECKING:
     import pandas as pd
+COLUMNS = (
+    "turn", "lane", "category", "strategy", "improved", "gain", "status", "latency_ms", "best_latency_ms", "speedup",
+    "speedup_low", "speedup_high", "speedup_default", "contention", "attempts", "tool_calls", "tool_seconds",
+    "exchanges", "tokens", "dollars", "model_seconds", "error",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class History:
-    """The recorded data of a run. Times are in milliseconds where the name says so, else in seconds."""
+    """The recorded data of a run. Times are in milliseconds if the name says so, otherwise in seconds."""
 
     files: RunFiles
     problem: str
@@ -49,26 +52,26 @@ class History:
     precision: str
     """How exactly the reference computed: fp32, or default."""
     sizes: Mapping[str, Any]
-    """Those of the problem's workload, by name."""
+    """Sizes of the problem's workload, by name."""
     environment: Mapping[str, str]
     """The device and the versions under which the start was measured."""
     profile: Profile | None
-    """What the problem asks of the device; None when the run ended before it was measured."""
+    """Profile of the problem on the device; None if the run ended before it was measured."""
     start: Metrics | None
     best: Metrics | None
     """At the final check; in a run that did not finish, the fastest correct kernel so far."""
     finished: FinishedRecord | None
-    """None while the run goes on, and when it was cut off."""
+    """End of the run; None while it runs, and if it was interrupted."""
     turns: tuple[TurnRecord, ...]
     trials: tuple[RecordedTrial, ...]
-    """In the order in which they ended, those of searches included."""
+    """Trials in the order of their ends, including those of searches."""
     exchanges: tuple[Exchange, ...]
     search: bool = False
     """Whether it is a search of a kernel's constants that ended, which has no turns and no target."""
 
     @property
     def name(self) -> str:
-        """Of the problem, as the journal's file is named: '36_RMSNorm_'; its id where that is empty."""
+        """Name of the problem in the journal's file name: '36_RMSNorm_'; the id if that is empty."""
         stem = self.files.journal.stem
         if stem.startswith("journal_") and f"_{self.backend}" in stem:
             return stem.removeprefix("journal_").rpartition(f"_{self.backend}")[0]
@@ -76,12 +79,12 @@ class History:
 
     @property
     def tokens(self) -> int:
-        """Of all exchanges, those before the first turn too."""
+        """Tokens of all exchanges, including those before the first turn."""
         return sum(each.tokens for each in self.exchanges) or sum(turn.tokens for turn in self.turns)
 
     @property
     def dollars(self) -> float:
-        """Cost of all exchanges, those before the first turn too."""
+        """Cost of all exchanges, including those before the first turn."""
         return sum(each.dollars for each in self.exchanges) or sum(turn.dollars for turn in self.turns)
 
     @property
@@ -91,18 +94,18 @@ class History:
 
     @property
     def peak_memory_bytes(self) -> int | None:
-        """The most device memory of an evaluation of this run; None where it was not measured."""
+        """Peak device memory over the evaluations of this run; None if it was not measured."""
         return max((trial.metrics.peak_memory_bytes or 0 for trial in self.trials), default=0) or None
 
     @property
     def times_faster(self) -> float | None:
-        """How many times as fast as the start the best kernel is; None where no run timed both beside one reference."""
+        """Speedup of the best kernel over the start; None if they were not timed together."""
         if self.finished is not None and self.finished.gain is not None:
             return self.finished.gain
         start, best = self.start, self.best
         if start is None or best is None or not start.latency_ms or not best.latency_ms:
             return None
-        # Both have the measurement of the reference that was timed beside them.
+        # Both have the measurement of the same reference.
         together = start.reference_ms is not None and start.reference_ms == best.reference_ms
         return start.latency_ms / best.latency_ms if together else None
 
@@ -113,7 +116,7 @@ class History:
 
     @property
     def baseline(self) -> str:
-        """What its target speedup is against, in words: 'the reference', "PyTorch's defaults"."""
+        """Description of the target's baseline: 'the reference', "PyTorch's defaults"."""
         return against_text(self.against, self.precision)
 
     @property
@@ -127,12 +130,12 @@ class History:
         return self.best.interval_against(self.against) if self.best else None
 
     def trials_of(self, turn: TurnRecord) -> tuple[RecordedTrial, ...]:
-        """What a turn measured, without the trials of searches, whose journals name no turn."""
+        """Return the trials of a turn, without those of searches, whose journals do not name turns."""
         lane = f".{turn.lane}" if turn.lane else ""
         return tuple(trial for trial in self.trials if trial.origin.startswith(f"turn {turn.number}{lane}: "))
 
     def exchanges_of(self, turn: TurnRecord) -> tuple[Exchange, ...]:
-        """What a turn asked models."""
+        """Return the exchanges of a turn with models."""
         return tuple(exchange for exchange in self.exchanges if exchange.lane == turn.name)
 
     def to_dataframe(self) -> pd.DataFrame:
@@ -185,7 +188,7 @@ def load_history(path: Path | str) -> History:
 
 
 def _end(records: Sequence[Record]) -> FinishedRecord | None:
-    """How the run ended; None for one that was resumed after its end, and has not come to its end again."""
+    """Return the end of the run; None if it was resumed after its end and has not ended again."""
     last = next(
         (record for record in reversed(records) if isinstance(record, FinishedRecord | TurnRecord | Trial)), None
     )
@@ -210,7 +213,7 @@ def _compared(trials: Sequence[Trial]) -> list[Evaluation]:
     if not trials or trials[0].origin != "search":
         return []
     finals = [trial.evaluation for trial in trials if trial.origin == "final"]
-    starts = [place for place, one in enumerate(finals) if not one.config]
+    starts = [place for place, evaluation in enumerate(finals) if not evaluation.config]
     return finals[starts[-1] :] if starts else []
 
 
@@ -231,7 +234,7 @@ def _trials(records: Iterable[Record], files: RunFiles) -> tuple[RecordedTrial, 
     timed = [(end, place) for place, end in enumerate(ends) if end is not None]
     if not found or len(timed) < len(found):
         return tuple(found)
-    # What ended in the same second stays in the order of its journal.
+    # Records of the same second stay in the order of their journal.
     timed.sort()
     (first, place), *_ = timed
     began = first - timedelta(seconds=found[place].seconds)
@@ -243,3 +246,38 @@ def _time(text: str) -> datetime | None:
         return datetime.fromisoformat(text)
     except ValueError:
         return None
+
+
+def rows(
+    turns: Iterable[TurnRecord], start: Metrics | None, exchanges_of: Callable[[TurnRecord], Sized]
+) -> list[dict[str, Any]]:
+    """One row per turn and lane, keyed by `COLUMNS`; None where nothing was measured.
+
+    `best_latency_ms` is the run's fastest after that turn, beginning with the start's; `exchanges_of` returns a turn's
+    exchanges with models.
+    """
+    fastest = start.latency_ms if start else None
+    found = []
+    for turn in turns:
+        metrics = turn.metrics
+        latency = metrics.latency_ms if metrics else None
+        if turn.improved and latency is not None:
+            fastest = latency
+        low, high = metrics.interval if metrics and metrics.interval else (None, None)
+        values = (
+            turn.number, turn.lane, turn.category, turn.strategy, turn.improved, turn.gain, _status(turn), latency,
+            fastest, metrics.speedup if metrics else None, low, high,
+            metrics.speedup_default if metrics else None, metrics.contention if metrics else None,
+            len(turn.attempts), len(turn.tool_calls), sum(call.seconds for call in turn.tool_calls),
+            len(exchanges_of(turn)), turn.tokens, turn.dollars, turn.model_seconds, turn.error,
+        )  # fmt: skip
+        found.append(dict(zip(COLUMNS, values, strict=True)))
+    return found
+
+
+def _status(turn: TurnRecord) -> str:
+    """Return the metrics of the fastest correct kernel, otherwise of the last tried one."""
+    if turn.metrics is not None:
+        return turn.metrics.status
+    tried = [attempt.statuses[-1] for attempt in turn.attempts if attempt.statuses]
+    return tried[-1] if tried else "no_kernel"

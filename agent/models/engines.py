@@ -17,25 +17,25 @@ from .secrets import Redactor
 from .transcript import Transcript
 
 
-class NoReply(dspy.LMError):
+class NoReplyError(dspy.LMError):
     """The reply file of a person does not exist yet."""
 
 
-class NothingRecorded(dspy.LMError):
+class NothingRecordedError(dspy.LMError):
     """The recorded replies are used up."""
 
 
-class BudgetSpent(dspy.LMError):
+class BudgetSpentError(dspy.LMError):
     """The limit of tokens, dollars or seconds is reached."""
 
 
-class Source(Protocol):
+class ReplySource(Protocol):
     """Replies to the requests of one lane."""
 
     supports_function_calling: bool
 
     def answer(self, request: lm15.Request) -> tuple[lm15.Response, float | None]:
-        """Return the response, and its cost in dollars; None where no price is known."""
+        """Return the response and its cost in dollars, None if the price is unknown."""
         ...
 
     def recalled(self) -> None:
@@ -44,11 +44,11 @@ class Source(Protocol):
 
 
 class Engine:
-    """Replies from the transcript of a resumed run, else from the source; records every exchange."""
+    """Replies from the transcript of a resumed run, otherwise from the source. It records every exchange."""
 
     def __init__(
         self,
-        source: Source,
+        source: ReplySource,
         transcript: Transcript,
         lane: str,
         purpose: str,
@@ -71,11 +71,11 @@ class Engine:
             self._source.recalled()
             return response_of(known, request.model)
         if (spent := self._check_budget()) is not None:
-            raise BudgetSpent(spent)
+            raise BudgetSpentError(spent)
         start = time.monotonic()
         try:
             response, dollars = self._source.answer(request)
-        except (NoReply, NothingRecorded, BudgetSpent):
+        except (NoReplyError, NothingRecordedError, BudgetSpentError):
             raise
         except dspy.LMError as error:
             outcome = {"error": self._redact(f"{type(error).__name__}: {error}")}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import dspy
 
-from .engines import BudgetSpent, NoReply, NothingRecorded
+from .engines import BudgetSpentError, NoReplyError, NothingRecordedError
 
 
 def explained(error: Exception, model: str, redact: Callable[[str], str]) -> str:
@@ -14,7 +14,7 @@ def explained(error: Exception, model: str, redact: Callable[[str], str]) -> str
     why = redact(short_message(error))
     provider = model.partition("/")[0].upper()
     match error:
-        case NoReply() | NothingRecorded() | BudgetSpent():
+        case NoReplyError() | NothingRecordedError() | BudgetSpentError():
             return why
         case dspy.LMNotConfiguredError():
             names = " or ".join(getattr(error, "env_keys", None) or ())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -10,14 +11,14 @@ from pathlib import Path
 from dspy import lm15
 
 from ...core.exchange_record import Reply
-from .engines import BudgetSpent, NoReply, Source
+from .engines import BudgetSpentError, NoReplyError, ReplySource
 from .exchange import request_record, response_of
 from .prompt_file import prompt_path, reply_name
 
 POLL_S = 0.5
 
 
-class Files(Source):
+class Files(ReplySource):
     """Writes each prompt into a folder and waits for the reply beside it, until `late` returns a limit.
 
     `lock` is shared by all lanes that write into the folder.
@@ -48,12 +49,12 @@ class Files(Source):
         reply = prompt.with_name(reply_name(prompt.name))
         text = _written(reply)
         if not text and not self._wait:
-            raise NoReply(f"{prompt} has no reply yet; write {reply.name} beside it, then run again with `resume`")
+            raise NoReplyError(f"{prompt} has no reply yet; write {reply.name} beside it, then run again with `resume`")
         if not text:
             self._tell(f"waiting for {reply} (the answer to {prompt.name})")
         while not text:
             if late := self._late():
-                raise BudgetSpent(late)
+                raise BudgetSpentError(late)
             time.sleep(POLL_S)
             text = _written(reply)
         return response_of(Reply(text=text), request.model), 0.0
@@ -66,7 +67,15 @@ def _written(path: Path) -> str:
         # Some editors write a byte order mark; an invalid byte is no reason to wait for ever.
         text = path.read_text("utf-8-sig", errors="replace")
         after = path.stat()
+        if after.st_mtime > time.time():  # by a clock that is ahead of this one, which says nothing of its age
+            time.sleep(POLL_S)
+            settled = _state(before) == _state(path.stat())
+        else:
+            settled = before.st_size == after.st_size and time.time() - after.st_mtime > POLL_S
     except OSError:
         return ""
-    settled = before.st_size == after.st_size and time.time() - after.st_mtime > POLL_S
     return text.strip() if settled else ""
+
+
+def _state(file: os.stat_result) -> tuple[int, int]:
+    return file.st_size, file.st_mtime_ns

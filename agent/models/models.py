@@ -13,12 +13,12 @@ from dspy import lm15
 
 from ...core import Budget, ModelError, OptionError
 from .choice import Kind, ModelChoice
-from .engines import Engine, Source
+from .engines import Engine, ReplySource
 from .failures import explained
 from .files import Files
 from .named import Named, RetryPolicy
 from .prompt_file import open_folder
-from .replay import Recording, Replay
+from .replay import RecordedReplies, ReplaySource
 from .secrets import Redactor
 from .transcript import PROBE, Transcript
 
@@ -94,7 +94,9 @@ class Models:
         self._retries = retries
         self._writing = threading.Lock()
         self._named = {choice: self._client(choice) for choice in settings.choices if choice.kind is Kind.NAMED}
-        self._recordings = {choice: Recording(choice.path) for choice in settings.choices if choice.kind is Kind.REPLAY}
+        self._recordings = {
+            choice: RecordedReplies(choice.path) for choice in settings.choices if choice.kind is Kind.REPLAY
+        }
 
     def lm(self, purpose: str, lane: str) -> dspy.LM:
         """Return the model for a purpose in a lane."""
@@ -137,9 +139,9 @@ class Models:
         name, temperature = choice.name if named else f"kernelwright/{choice.kind}", self.settings.temperature
         return dspy.LM(name, engine=engine, cache=False, num_retries=0, temperature=temperature if named else None)
 
-    def _source(self, choice: ModelChoice, purpose: str, lane: str) -> Source:
+    def _source(self, choice: ModelChoice, purpose: str, lane: str) -> ReplySource:
         if choice.kind is Kind.REPLAY:
-            return Replay(self._recordings[choice], lane, purpose)
+            return ReplaySource(self._recordings[choice], lane, purpose)
         if choice.kind is Kind.FILES:
             return Files(choice.path, lane, self.settings.wait, self._notify, self._late, self._writing)
         lm, seconds, watch = self._named[choice], self._reply_s, self._watch

@@ -11,7 +11,7 @@ from typing import Any
 import dspy
 from dspy import lm15
 
-from .engines import BudgetSpent, Source
+from .engines import BudgetSpentError, ReplySource
 from .failures import short_message
 
 LOOK_S = 0.5
@@ -37,7 +37,7 @@ class RetryPolicy:
         return None if left is None or left >= self.seconds else max(left, LOOK_S)
 
 
-class Named(Source):
+class Named(ReplySource):
     """A model by its name. DSPy's client has the time limits and the prices.
 
     DSPy's own retries are not used: they wait as long as a server requests, even an hour, beyond the run's time limit,
@@ -67,18 +67,21 @@ class Named(Source):
         raise AssertionError("count has no end")
 
     def _wait(self, error: dspy.LMError, failures: int, start: float) -> None:
-        """Wait as long as the server requests, else 1, 2, 4, 8 seconds. Raises the error where a retry cannot help."""
+        """Wait as long as the server requests, otherwise 1, 2, 4, 8 seconds.
+
+        Raises the error if a retry cannot help.
+        """
         pause = float(2**failures if error.retry_after is None else error.retry_after)
         end = time.monotonic() + pause
         passing = dspy.is_retryable_lm_error(error) or isinstance(error, dspy.LMStreamAssemblyError)
         if passing and (late := self._policy.late()):
-            raise BudgetSpent(late) from error
+            raise BudgetSpentError(late) from error
         if not passing or failures >= self._policy.retries or end - start > self._policy.seconds:
             raise error
         self._policy.tell(f"{self._lm.model} failed for now ({short_message(error)}); asking again in {pause:.0f} s")
         while (left := end - time.monotonic()) > 0:
             if late := self._policy.late():
-                raise BudgetSpent(late) from error
+                raise BudgetSpentError(late) from error
             time.sleep(min(left, LOOK_S))
 
     def _streamed(self, lm: dspy.LM, request: lm15.Request) -> lm15.Response:
@@ -91,12 +94,12 @@ class Named(Source):
             self._watch(characters)
             # The client's time limit bounds the wait for each piece, not for the whole reply.
             if late := self._policy.late():
-                raise BudgetSpent(late)
+                raise BudgetSpentError(late)
         raise dspy.LMStreamAssemblyError("the stream ended without a reply")
 
 
 class _Asking(dspy.Module):
-    """One request as a module, which is what DSPy can stream."""
+    """One request as a module, since DSPy streams modules only."""
 
     def __init__(self, lm: dspy.LM) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A request as a page that a person reads, or pastes into a chat window, and replies to."""
+"""A request as a page for a person, who replies or pastes it into a chat window."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from ...core import ModelError
 from ...core.files import write_whole
+from ...core.text import BAD_DATA
 from .exchange import Record
 
 ADVICE = "choose another folder for `model` files:DIR"
@@ -41,7 +42,7 @@ Which threads the language offers decides how to split the loop.
 [[ ## completed ## ]]"""
 _ROLES = {"user": "Request", "assistant": "Your answer", "tool": "What the tools said", "developer": "Request"}
 _RESULTS = "tool_call_results"
-# What DSPy writes into one line of JSON.
+# Fields that DSPy writes into one line of JSON.
 _TOLD = re.compile(rf"^(\[\[ ## {_RESULTS} ## \]\]\n)(\{{.*)$", re.MULTILINE)
 
 
@@ -104,7 +105,7 @@ def _readable(line: str) -> str:
     try:
         found: Any = json.loads(line)
         return "\n\n".join(_result_text(result["name"], str(result["value"])) for result in found[_RESULTS])
-    except (ValueError, KeyError, TypeError):
+    except BAD_DATA:
         return line
 
 
@@ -112,7 +113,7 @@ def _result_text(name: str, text: str) -> str:
     """Format a tool's result, which is JSON."""
     try:
         result: Any = json.loads(text)
-    except ValueError:
+    except BAD_DATA:
         result = text
     if isinstance(result, dict):
         values = {key: value if isinstance(value, str) else json.dumps(value) for key, value in result.items()}

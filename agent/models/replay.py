@@ -7,12 +7,12 @@ from pathlib import Path
 
 from dspy import lm15
 
-from .engines import NothingRecorded, Source
+from .engines import NothingRecordedError, ReplySource
 from .exchange import response_of
 from .transcript import RecordedReply, read_replies
 
 
-class Recording:
+class RecordedReplies:
     """The unused replies in a file; the lanes of a run take from it in parallel."""
 
     def __init__(self, path: Path) -> None:
@@ -31,21 +31,23 @@ class Recording:
         return None
 
 
-class Replay(Source):
-    """Replies to one lane from a recording, whatever the prompt: prompts may have changed since."""
+class ReplaySource(ReplySource):
+    """Replies to one lane from a recording, whatever the prompt, since prompts may have changed."""
 
-    def __init__(self, recording: Recording, lane: str, purpose: str) -> None:
+    def __init__(self, recording: RecordedReplies, lane: str, purpose: str) -> None:
         self._recording = recording
         self._lane = lane
         self._purpose = purpose
         self.supports_function_calling = recording.calls_tools
 
     def answer(self, request: lm15.Request) -> tuple[lm15.Response, float]:
-        """Return the next recorded reply; it costs 0 dollars. Raises `NothingRecorded`."""
+        """Return the next recorded reply; it costs 0 dollars. Raises `NothingRecordedError`."""
         path = self._recording.path
         record = self._recording.take(self._lane, self._purpose)
         if record is None:
-            raise NothingRecorded(f"{path} contains no further reply for conversation {self._lane} ({self._purpose})")
+            raise NothingRecordedError(
+                f"{path} contains no further reply for conversation {self._lane} ({self._purpose})"
+            )
         return response_of(record.reply, request.model), record.dollars or 0.0
 
     def recalled(self) -> None:

@@ -48,7 +48,7 @@ class Transcript:
 
     @property
     def spent(self) -> Budget:
-        """Return the tokens and dollars of all exchanges, those of the resumed run too."""
+        """Return the tokens and dollars of all exchanges, including those of the resumed run."""
         with self._lock:
             return Budget(tokens=self.tokens, dollars=self.dollars)
 

@@ -11,7 +11,7 @@ from dspy.adapters.types.tool import ToolCalls
 from pydantic import BaseModel
 
 from ...core.quotation import NOTICE
-from ..proposer import NoKernel
+from ..proposer import NoKernelError
 from .reply import source_of
 
 TOOL_CALLS = "tool_calls"
@@ -61,14 +61,14 @@ class KernelAdapter(dspy.ChatAdapter):
         suffix: str = "",
         main_request: bool = False,
     ) -> str:
-        """Return the fields and their values; tools as signatures, where DSPy would write JSON schemas."""
+        """Return the fields and their values, with tools as signatures instead of DSPy's JSON schemas."""
         if isinstance(tools := inputs.get(TOOLS), list):
             inputs = {**inputs, TOOLS: "\n".join(map(tool_line, tools))}
         text: str = super().format_user_message_content(signature, inputs, prefix, suffix, main_request)
         return text
 
     def user_message_output_requirements(self, signature: type[dspy.Signature]) -> str:
-        """Return the expected form of a reply; DSPy asks for valid Python where it reads JSON."""
+        """Return the expected form of a reply. DSPy asks for valid Python although it reads JSON."""
         first, *_ = signature.output_fields
         return f"Reply in the form given above, from `[[ ## {first} ## ]]` to `[[ ## completed ## ]]`."
 
@@ -132,7 +132,7 @@ def _type(schema: dict[str, Any]) -> str:
 
 
 def _submitted(output: Any) -> Any:
-    """Return the output as a call of submit, where it is a kernel and not a tool call."""
+    """Return the output as a call of submit if it is a kernel and not a tool call."""
     text = output.get("text") if isinstance(output, dict) else output
     if not text or f"[[ ## {TOOL_CALLS}" in text or (isinstance(output, dict) and output.get(TOOL_CALLS)):
         return output
@@ -141,7 +141,7 @@ def _submitted(output: Any) -> Any:
     fields = {name.lower(): " ".join(value.split()) for name, value in told}
     try:
         kernel = source_of(text)
-    except NoKernel:
+    except NoKernelError:
         return output
     arguments = {
         "kernel": kernel,

@@ -1,4 +1,4 @@
-"""What a model's errors mean for a run."""
+"""Translates errors of models into errors of a run."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterator
 
 import dspy
 
-from ...core import Waiting
-from ..models.engines import NoReply
+from ...core import ReplyPendingError
+from ..models.engines import NoReplyError
 from ..models.models import Models
-from ..proposer import RunEnded
+from ..proposer import RunEndedError
 
 
 @contextlib.contextmanager
 def asking(models: Models) -> Iterator[None]:
-    """Around a request: raise `Waiting` where a reply is missing, and `RunEnded` where the model failed.
+    """Wrap a request: raise `ReplyPendingError` if a reply is missing, and `RunEndedError` if the model failed.
 
     `ContextWindowExceededError` passes: a shorter prompt may follow.
     """
@@ -23,7 +23,7 @@ def asking(models: Models) -> Iterator[None]:
         yield
     except dspy.ContextWindowExceededError:
         raise
-    except NoReply as error:
-        raise Waiting(models.explain(error)) from None
+    except NoReplyError as error:
+        raise ReplyPendingError(models.explain(error)) from None
     except dspy.LMError as error:
-        raise RunEnded(models.explain(error)) from None
+        raise RunEndedError(models.explain(error)) from None

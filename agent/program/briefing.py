@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from ...core import Evaluation, Kernel, Problem, Profile, Status
 from ...core.baselines import against_text
 from ...core.bottleneck import FEW_WARPS
-from ...core.text import digits
-from ..analysis import Analysis
+from ...core.text import digits, first_line
+from ...core.turn_record import SkippedRule
+from ..bottleneck import Analysis
 from ..turn import Attempt, Candidate, Turn
 from . import tensor_cores
 from .changes import change_text
@@ -17,6 +18,9 @@ from .profiled_call import call_lines, times_text
 
 RECENT = 6
 """Number of turns that are described in full; earlier ones get a line each."""
+SKIPPED = "built-in rewrite rules that do not fit the kernel to improve (by hand the same may be possible), and why:"
+REASON = 120
+"""The most characters of the reason for which a rule does not fit."""
 
 _ADVICE = {
     Status.COMPILE_ERROR: "fix what the compiler names; read_guide shows what the language accepts",
@@ -28,6 +32,7 @@ _ADVICE = {
     Status.CRASHED: "an access out of bounds is the likeliest reason: check masks and indices",
     Status.UNPROVEN: "launch the same kernels at every call, whatever the values are, and read no tensor in Python",
     Status.REJECTED: "compute with the kernel itself, and leave the measurement alone",
+    Status.NOT_MEASURED: "nothing is known of the kernel: remove the cause on the machine, and measure it again",
 }
 
 
@@ -40,7 +45,7 @@ def workload_text(problem: Problem) -> str:
 
 
 def precision_text(evaluation: Evaluation) -> str:
-    """Say that TF32 is allowed, where it is: the instructions say that it is not."""
+    """Return a note if TF32 is allowed, since the instructions forbid it."""
     allowed = evaluation.environment.get("tf32", "off")
     if allowed == "off":
         return ""
@@ -51,7 +56,7 @@ def precision_text(evaluation: Evaluation) -> str:
 
 
 def tolerance_text(evaluation: Evaluation) -> str:
-    """Describe what error the comparison allows, and how much of that a measured kernel uses; empty without one."""
+    """Describe the allowed error, and the fraction of it that a measured kernel uses; empty without one."""
     checked = evaluation.correctness
     if checked is None:
         return ""
@@ -68,7 +73,7 @@ def tolerance_text(evaluation: Evaluation) -> str:
 
 
 def work_text(profile: Profile) -> str:
-    """Describe what the reference computes, and the floor under its time."""
+    """Describe the work of the reference, and the lower bound of its time."""
     memory, compute = digits(profile.memory_floor_ms), digits(profile.compute_floor_ms)
     parts = f" ({memory} for memory; {compute} for {profile.product_precision})" if profile.matrix_flops else ""
     return "\n".join(
@@ -98,7 +103,7 @@ def roofline_text(profile: Profile, candidate: Candidate) -> str:
 
 
 def ran_text(profile: Profile, candidate: Candidate) -> str:
-    """Describe the work, the time of a kernel, and what ran: what no bottleneck's evidence repeats."""
+    """Describe the work, a kernel's time, and what ran, without the evidence of the bottleneck."""
     found = candidate.evaluation.kernel_profile
     lines = [work_text(profile), measured_text(candidate.evaluation)]
     if found is not None:
@@ -139,7 +144,7 @@ def failure_text(evaluation: Evaluation, log: bool = False) -> str:
 
 
 def advice(status: Status) -> str:
-    """Return what usually helps after a failure."""
+    """Return common remedies for a failure."""
     return _ADVICE[status]
 
 
@@ -161,19 +166,32 @@ def analysis_text(analysis: Analysis) -> str:
 
 
 def reading_text(analysis: Analysis) -> str:
-    """Describe the bottleneck by the metrics alone, without what `ran_text` tells of each kernel."""
+    """Describe the bottleneck by metrics only, without the details of `ran_text`."""
     lines = [f"- {line}" for line in analysis.evidence if FEW_WARPS not in line]
     return "\n".join([f"by the metrics alone: {analysis.category}-bound", *lines])
 
 
 def history_text(turns: Sequence[Turn], recent: int = RECENT, shown: Kernel | None = None) -> str:
-    """Describe the past turns: what each lane changed, and what came of it. `shown` is the kernel to improve now."""
+    """Describe the past turns: the changes of each lane, and their results. `shown` is the kernel to improve now."""
     if not turns:
         return "nothing was tried so far"
     early, late = turns[:-recent] if recent else turns, turns[-recent:] if recent else ()
     lanes = any(turn.lane for turn in turns)
     outcomes = [_outcome(turn, lanes, shown) for turn in turns]
     return "\n".join([*outcomes[: len(early)], *map(_turn_text, late, outcomes[len(early) :])])
+
+
+def skipped_text(skipped: Sequence[SkippedRule], most: int) -> str:
+    """Describe which built-in rules make no change of the kernel to improve, and why; at most so many reasons."""
+    names: dict[str, list[str]] = {}
+    for rule in skipped:
+        if not rule.failed:
+            names.setdefault(first_line(rule.reason, REASON), []).append(rule.rule)
+    if not names or not most:
+        return ""
+    reasons = [f"- {', '.join(rules)}: {reason}" for reason, rules in list(names.items())[:most]]
+    more = [f"- {len(names) - most} more"] if len(names) > most else []
+    return "\n".join([SKIPPED, *reasons, *more])
 
 
 def _turn_text(turn: Turn, outcome: str) -> str:

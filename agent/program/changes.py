@@ -1,4 +1,4 @@
-"""What a turn changed, in a line: functions, parameters, lines."""
+"""Describes the change of a turn on one line: functions, parameters, lines."""
 
 from __future__ import annotations
 
@@ -45,7 +45,11 @@ def _functions(source: str) -> dict[str, str]:
             if isinstance(node, ast.ClassDef)
             else [("", node)]
         )
-        found |= {f"{prefix}{one.name}": ast.unparse(one) for prefix, one in inner if isinstance(one, ast.FunctionDef)}
+        found |= {
+            f"{prefix}{statement.name}": ast.unparse(statement)
+            for prefix, statement in inner
+            if isinstance(statement, ast.FunctionDef)
+        }
     return found
 
 

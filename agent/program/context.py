@@ -39,7 +39,7 @@ def last_lines(log: str) -> str:
 def gist(message: str) -> str:
     """Return a failure in one line: the compiler's reason, not the code that it repeats."""
     kind, _, rest = message.strip().partition("\n")
-    # Of a function that calls another, only the called one has a reason.
+    # If a function calls another one, only the called one has a reason.
     if reasons := [reason for _, reason in _excerpts(message) if reason]:
         kind = f"{kind.partition('at ')[0]}{reasons[-1]}"
     elif kind.endswith(":"):
@@ -48,7 +48,7 @@ def gist(message: str) -> str:
 
 
 def _places(lines: list[str], evaluation: Evaluation) -> list[int]:
-    """Return the named line numbers; of many, those named last, which are nearest to the cause."""
+    """Return the named line numbers; of many, the last ones, which are closest to the cause."""
     found = [int(number) for number in _FILE.findall(f"{evaluation.message}\n{evaluation.log}")]
     for number, text in _FRAME.findall(evaluation.message):
         if 0 < int(number) <= len(lines) and lines[int(number) - 1].strip() == text.strip():
@@ -61,12 +61,12 @@ def _places(lines: list[str], evaluation: Evaluation) -> list[int]:
 
 
 def _excerpts(message: str) -> list[tuple[str, str]]:
-    """What compilers repeat of the source, up to the line that they refuse, and the reason."""
+    """Excerpts of the source in compiler messages, up to the refused line, with the reason."""
     return [found for language in known_languages() for found in re.findall(language.excerpt, message)]
 
 
 def _end_of(excerpt: list[str], lines: list[str]) -> int:
-    """Return the number of the line with which an excerpt ends; 0 where the lines do not contain it."""
+    """Return the number of the last line of an excerpt; 0 if the lines do not contain it."""
     wanted = [line.strip() for line in excerpt]
     present = [line.strip() for line in lines]
     ends = range(len(wanted), len(present) + 1) if wanted else ()

@@ -21,7 +21,7 @@ from ...core.quotation import quoted
 from ...prompts import guide_for, render, sections
 from ...rag.render import within
 from ..models.models import REWRITE, Models
-from ..proposer import RunEnded
+from ..proposer import RunEndedError
 from . import briefing
 from .adapter import KernelAdapter
 from .asking import asking
@@ -64,7 +64,8 @@ class FirstKernelWriter:
     ) -> PythonKernel:
         """Return the model's kernel. `failed` are its earlier ones, each with its evaluation or why there was none.
 
-        Raises `NoKernel` for a reply without a usable kernel, `RunEnded` where the model fails, and `Waiting`.
+        Raises `NoKernelError` for a reply without a usable kernel, `RunEndedError` where the model fails, and
+        `ReplyPendingError`.
         """
         contract = render("contract", language=language.id, imports=language.dialect(target).imports)
         signature = WriteFirstKernel.with_instructions(render("first", language=language.id, contract=contract))
@@ -75,7 +76,7 @@ class FirstKernelWriter:
             except dspy.AdapterParseError as error:
                 text = error.lm_response
             except dspy.ContextWindowExceededError as error:
-                raise RunEnded(self._models.explain(error)) from None
+                raise RunEndedError(self._models.explain(error)) from None
         return laid_out(kernel_of(str(text or ""), problem, language, target))
 
     def _inputs(

@@ -22,17 +22,18 @@ PYTHON = "python"
 
 @dataclass(frozen=True)
 class Detail:
-    """How much of the past, of the examples and of a failure's output a prompt contains."""
+    """How much of the past, of rules that do not fit, of examples and of a failure's output a prompt contains."""
 
     turns: int
+    rules: int
     example_tokens: int
     log: bool
 
 
 DETAILS = (
-    Detail(briefing.RECENT, EXAMPLE_TOKENS, log=True),
-    Detail(2, EXAMPLE_TOKENS // 4, log=False),
-    Detail(0, 0, log=False),
+    Detail(turns=briefing.RECENT, rules=8, example_tokens=EXAMPLE_TOKENS, log=True),
+    Detail(turns=2, rules=3, example_tokens=EXAMPLE_TOKENS // 4, log=False),
+    Detail(turns=0, rules=0, example_tokens=0, log=False),
 )
 """Tried in this order when the model finds the prompt too long."""
 
@@ -102,7 +103,9 @@ def _task(context: TurnContext) -> dict[str, str]:
 
 
 def _past(context: TurnContext, detail: Detail) -> str:
-    return quoted(briefing.history_text(context.turns, detail.turns, context.candidate.kernel))
+    past = briefing.history_text(context.turns, detail.turns, context.candidate.kernel)
+    rules = briefing.skipped_text(context.skipped_rules, detail.rules)
+    return quoted("\n".join(filter(None, [past, rules])))
 
 
 def _guide_titles(kernel: Kernel) -> str:

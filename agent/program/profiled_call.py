@@ -9,7 +9,7 @@ from . import tensor_cores
 SHOWN_KERNELS = 6
 """Number of the profiler's kernels that are listed, the longest first."""
 NAMED_SHARE = 0.02
-"""Share of a call from which on an operator of torch's is named, on a CPU."""
+"""On a CPU, torch operators are named if they take at least this fraction of a call."""
 
 
 def call_lines(found: KernelProfile, profile: Profile) -> list[str]:
@@ -18,7 +18,7 @@ def call_lines(found: KernelProfile, profile: Profile) -> list[str]:
         return ["in one call the profiler saw nothing run"]
     share = found.own_share or 0.0
     if profile.limits is None:
-        # Of a CPU only shares: one call under the profiler takes longer than a timed one.
+        # On a CPU fractions only, since a profiled call takes longer than a timed one.
         others = [
             kernel for kernel in found.kernels if not kernel.own and kernel.time_ms >= NAMED_SHARE * found.time_ms
         ]
@@ -39,35 +39,35 @@ def times_text(found: KernelProfile) -> str:
     return ", ".join(f"{_named(kernel)} {digits(kernel.time_ms)} ms" for kernel in found.kernels[:SHOWN_KERNELS])
 
 
-def _kernel(one: DeviceKernel, profile: Profile) -> str:
-    parts = [f"{_named(one)} {digits(one.time_ms)} ms"]
-    if one.launches > 1:
-        parts.append(f"{one.launches} launches")
-    if one.blocks is not None and one.threads is not None:
-        parts.append(f"{one.blocks} blocks of {one.threads} threads")
-    if one.registers is not None:
-        spilled = f" and {one.spills} bytes spilled" if one.spills else ""
-        parts.append(f"{one.registers} registers{spilled} per thread")
-    if one.shared_bytes:
-        parts.append(f"{digits(one.shared_bytes / 1024)} KiB of shared memory")
-    if one.occupancy is not None:
-        parts.append(_occupancy(one, profile))
-    if told := tensor_cores.by_code(one):
+def _kernel(kernel: DeviceKernel, profile: Profile) -> str:
+    parts = [f"{_named(kernel)} {digits(kernel.time_ms)} ms"]
+    if kernel.launches > 1:
+        parts.append(f"{kernel.launches} launches")
+    if kernel.blocks is not None and kernel.threads is not None:
+        parts.append(f"{kernel.blocks} blocks of {kernel.threads} threads")
+    if kernel.registers is not None:
+        spilled = f" and {kernel.spills} bytes spilled" if kernel.spills else ""
+        parts.append(f"{kernel.registers} registers{spilled} per thread")
+    if kernel.shared_bytes:
+        parts.append(f"{digits(kernel.shared_bytes / 1024)} KiB of shared memory")
+    if kernel.occupancy is not None:
+        parts.append(_occupancy(kernel, profile))
+    if told := tensor_cores.by_code(kernel):
         parts.append(told)
     return ", ".join(parts)
 
 
-def _occupancy(one: DeviceKernel, profile: Profile) -> str:
+def _occupancy(kernel: DeviceKernel, profile: Profile) -> str:
     """Describe how many warps fit, and an estimate of how many there were: nothing counted them."""
-    text = f"occupancy at most {one.occupancy:.0%}"
-    if one.occupancy is not None and one.occupancy < 1:
-        text += f" (limited by {one.limited_by})"
+    text = f"occupancy at most {kernel.occupancy:.0%}"
+    if kernel.occupancy is not None and kernel.occupancy < 1:
+        text += f" (limited by {kernel.limited_by})"
     cores = profile.ceilings.cores
-    waves, filled = one.waves(cores), one.filled(cores)
+    waves, filled = kernel.waves(cores), kernel.filled(cores)
     if waves is None or filled is None:
         return text
     return f"{text}, {waves:.3g} waves, so about {filled:.0%} on average (estimated: all blocks take the same time)"
 
 
-def _named(one: DeviceKernel) -> str:
-    return f"{one.short_name}{'' if one.own else ' (library)'}:"
+def _named(kernel: DeviceKernel) -> str:
+    return f"{kernel.short_name}{'' if kernel.own else ' (library)'}:"

@@ -11,13 +11,14 @@ from typing import Any
 import dspy
 from pydantic import ValidationError
 
-from ...core import Proposal, Retriever
+from ...core import Kernel, Proposal, Retriever
 from ...core.events import Emit, ProposalFailed, ToolUsed
 from ...core.text import first_line
+from ...core.turn_record import SkippedRule
 from ...rag.render import within
-from ..analysis import Analysis, Category
+from ..bottleneck import Analysis, Category
 from ..models.models import ANALYSE, REWRITE, Models
-from ..proposer import NoKernel, RunEnded, TurnContext
+from ..proposer import NoKernelError, RunEndedError, TurnContext
 from ..turn import Attempt
 from .adapter import KernelAdapter
 from .asking import asking
@@ -25,19 +26,27 @@ from .inputs import DETAILS, Detail, analysis_inputs, repair_inputs, rewrite_inp
 from .reply import kernel_of, laid_out
 from .retrieval import question, relevant, technique_of
 from .signatures import KernelProgram, Suggestion
-from .toolbox import Toolbox, ToolBroke
+from .toolbox import Toolbox, ToolFailedError
 
+SkippedRules = Callable[[Kernel, Sequence[str]], Sequence[SkippedRule]]
+"""Returns the rules that make no change of a kernel, those for the first of the bottlenecks first."""
 Ask = Callable[[KernelProgram, Detail], dspy.Prediction]
 FINISHED = 0.8
-"""Share of the roofline from which on an analysis may suggest nothing, and a turn proposes nothing."""
+"""Fraction of the roofline above which an analysis may suggest nothing, and a turn proposes nothing."""
 NOT_SUBMITTED = "ReActV2 failed to produce final outputs"
 """Prefix of DSPy's error for this; it has no exception type."""
+
+
+def no_rules(kernel: Kernel, categories: Sequence[str]) -> Sequence[SkippedRule]:
+    """Apply no rules, so that none is skipped."""
+    return ()
 
 
 class ModelProposer:
     """Requests an analysis of each candidate once, then a kernel per lane.
 
-    `state` is a better program, saved by `agent compile`; `examples` are shown to the model, `rag_k` of them.
+    `state` is a better program, saved by `agent compile`; `examples` are shown to the model, `rag_k` of them; so are
+    the rules that make no change of a kernel, from `skipped_rules`.
     """
 
     def __init__(
@@ -47,12 +56,14 @@ class ModelProposer:
         retriever: Retriever | None = None,
         rag_k: int = 3,
         state: Mapping[str, Any] | None = None,
+        skipped_rules: SkippedRules = no_rules,
     ) -> None:
         self._models = models
         self._emit = emit
         self._retriever = retriever
         self._rag_k = rag_k
         self._state = state
+        self._skipped_rules = skipped_rules
         self._lock = threading.Lock()
         self._analyses: dict[tuple[int, str], Future[Analysis]] = {}
 
@@ -72,9 +83,10 @@ class ModelProposer:
         return future.result()
 
     def propose(self, context: TurnContext, failed: Sequence[Attempt] = ()) -> Proposal | None:
-        """Return a kernel that the model submits after using its tools; None where its analysis suggests nothing."""
+        """Return a kernel that the model submits after using its tools; None if its analysis suggests nothing."""
         if not context.analysis.suggestions:
             return None
+        context = self._with_rules(context)
         toolbox = Toolbox(context, self._retriever, lambda call: self._emit(ToolUsed(context.lane.name, call)))
 
         def ask(program: KernelProgram, detail: Detail) -> dspy.Prediction:
@@ -88,14 +100,14 @@ class ModelProposer:
                 return agent(history=history, **inputs)
             except ValueError as error:
                 if type(error) is ValueError and str(error).startswith(NOT_SUBMITTED):
-                    raise NoKernel("nothing was submitted; call submit with the kernel") from None
+                    raise NoKernelError("nothing was submitted; call submit with the kernel") from None
                 raise
 
         try:
             prediction = self._ask(context, REWRITE, ask, toolbox)
         except dspy.AdapterParseError as error:
             raise _no_kernel(error, context) from None
-        except ToolBroke as broke:
+        except ToolFailedError as broke:
             raise broke.why from None
         before = context.candidate.kernel
         kernel = kernel_of(str(prediction.kernel or ""), context.problem, before.language, before.target)
@@ -107,14 +119,14 @@ class ModelProposer:
         )
 
     def _analysis(self, context: TurnContext) -> Analysis:
-        metrics = context.analysis
+        metrics, context = context.analysis, self._with_rules(context)
         try:
             prediction = self._ask(
                 context, ANALYSE, lambda program, detail: program.analyse(**analysis_inputs(context, detail))
             )
             suggestions = tuple(_idea(Suggestion.model_validate(suggestion)) for suggestion in prediction.suggestions)
             evidence = tuple(str(line) for line in prediction.evidence)
-            # Near its roofline a kernel may have nothing left; elsewhere an empty list is a slip.
+            # Near the roofline nothing may be left to gain. Otherwise an empty list is a mistake.
             finished = metrics.floor_ms >= FINISHED * metrics.latency_ms
             return dataclasses.replace(
                 metrics,
@@ -144,11 +156,17 @@ class ModelProposer:
                         return ask(program, detail)
                 except dspy.ContextWindowExceededError as error:
                     if detail is DETAILS[-1]:
-                        raise RunEnded(self._models.explain(error)) from None
+                        raise RunEndedError(self._models.explain(error)) from None
                     self._emit(
                         ProposalFailed(context.lane.name, "the prompt was too long: asking again with less in it")
                     )
         raise AssertionError("the last detail returns or raises")
+
+    def _with_rules(self, context: TurnContext) -> TurnContext:
+        categories = dict.fromkeys([context.analysis.category, *context.analysis.ranking])
+        return dataclasses.replace(
+            context, skipped_rules=self._skipped_rules(context.candidate.kernel, list(categories))
+        )
 
     def _examples(self, context: TurnContext) -> Callable[[str, int], str]:
         """Return a function that finds examples for a suggestion, up to a number of tokens."""
@@ -182,14 +200,14 @@ def _idea(suggestion: Suggestion) -> str:
     return f"{technique}: {suggestion.where}; {suggestion.why}{gain}"
 
 
-def _no_kernel(error: dspy.AdapterParseError, context: TurnContext) -> NoKernel:
+def _no_kernel(error: dspy.AdapterParseError, context: TurnContext) -> NoKernelError:
     """Return why no kernel could be taken from a reply that DSPy could not parse."""
     before = context.candidate.kernel
     try:
         kernel_of(error.lm_response or "", context.problem, before.language, before.target)
-    except NoKernel as why:
+    except NoKernelError as why:
         return why
-    return NoKernel(f"the reply could not be read ({_why(error)}); answer with a call of submit")
+    return NoKernelError(f"the reply could not be read ({_why(error)}); answer with a call of submit")
 
 
 def _why(error: Exception) -> str:

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from ...core import Kernel, KernelError, Language, Problem, PythonKernel, Target, TorchProblem, source_lines
 from ...core.syntax_tree import syntax_tree
-from ..proposer import NoKernel
-from ..rule_proposer import formatted
+from ..applied_rules import formatted
+from ..proposer import NoKernelError
 
 _FENCE = re.compile(r"[ \t]*(`{3,})[ \t]*([\w+-]*)[ \t]*")
 _HEADER = re.compile(r"^Problem Name:\s*(\S+)", re.MULTILINE)
@@ -24,18 +24,18 @@ _WHOLE_FILE = "send the whole file, with class ModelNew, in one ```python block"
 def kernel_of(text: str, problem: Problem, language: Language, target: Target) -> PythonKernel:
     """Return the kernel in a reply: in a fenced block, among prose, or as the whole text.
 
-    Raises `NoKernel`, with the fix, for a reply without a kernel, with several, cut off in the middle, with a syntax
-    error, in another language, or for another problem.
+    Raises `NoKernelError`, with the fix, for a reply without a kernel, with several, cut off in the middle, with a
+    syntax error, in another language, or for another problem.
     """
     source = source_of(text)
     if (mistake := _mistake(source)) is not None:
-        raise NoKernel(f"the reply is no valid Python: {mistake}; {_WHOLE_FILE}")
+        raise NoKernelError(f"the reply is no valid Python: {mistake}; {_WHOLE_FILE}")
     try:
         kernel = PythonKernel.parse(source, "the reply")
     except KernelError as error:
-        raise NoKernel(f"{error}; {_WHOLE_FILE}") from None
+        raise NoKernelError(f"{error}; {_WHOLE_FILE}") from None
     if (kernel.language, kernel.target) != (language, target):
-        raise NoKernel(
+        raise NoKernelError(
             f"the reply is a {kernel.language} kernel for {kernel.target}, and the one to improve is "
             f"{language} for {target}; stay with that"
         )
@@ -44,7 +44,7 @@ def kernel_of(text: str, problem: Problem, language: Language, target: Target) -
 
 
 def laid_out(kernel: PythonKernel) -> PythonKernel:
-    """Return the kernel formatted by black, so that a diff shows real changes; unchanged where black fails."""
+    """Return the kernel formatted by black, so that a diff shows real changes; unchanged if black fails."""
     from black.parsing import InvalidInput
 
     try:
@@ -54,7 +54,10 @@ def laid_out(kernel: PythonKernel) -> PythonKernel:
 
 
 def source_of(text: str) -> str:
-    """Return the Python source in a reply, which may have a syntax error. Raises `NoKernel` for none, or several."""
+    """Return the Python source in a reply, which may have a syntax error.
+
+    Raises `NoKernelError` for none, or several.
+    """
     text = _plain(text)
     if _defines_model(text):
         return text.strip("\n") + "\n"
@@ -62,22 +65,22 @@ def source_of(text: str) -> str:
     fences = [number for number, line in enumerate(lines) if _FENCE.fullmatch(line.rstrip("\n"))]
     kernels = list(dict.fromkeys(_fenced_kernels(lines, fences)))
     if len(kernels) > 1:
-        raise NoKernel(f"the reply contains {len(kernels)} kernels and does not say which to use; send one")
+        raise NoKernelError(f"the reply contains {len(kernels)} kernels and does not say which to use; send one")
     if kernels:
         return kernels[0]
     if (bare := _bare_kernel(lines)) is not None:
         return bare
-    # What is left has a mistake, which is the reason for the model.
+    # The rest has a syntax error, which is the reason for the model.
     blocks = ["".join(lines[first + 1 : last]) for first, last in zip(fences[::2], fences[1::2], strict=False)]
     if (broken := next((block for block in blocks if _MODEL in block), None)) is not None:
         return broken
     if len(fences) % 2:
-        raise NoKernel(f"the reply ends in the middle of its code; {_WHOLE_FILE}, and shorter if need be")
+        raise NoKernelError(f"the reply ends in the middle of its code; {_WHOLE_FILE}, and shorter if need be")
     if fences:
-        raise NoKernel(f"the reply contains code, but no {_MODEL}; {_WHOLE_FILE}")
+        raise NoKernelError(f"the reply contains code, but no {_MODEL}; {_WHOLE_FILE}")
     if _MODEL in text and (start := next(_starts(lines), None)) is not None:
         return "".join(lines[start:])
-    raise NoKernel(f"the reply contains no kernel; {_WHOLE_FILE}")
+    raise NoKernelError(f"the reply contains no kernel; {_WHOLE_FILE}")
 
 
 def _plain(text: str) -> str:
@@ -113,7 +116,7 @@ def _bare_kernel(lines: list[str]) -> str | None:
                 if _defines_model(block):
                     return block.rstrip() + "\n"
                 break
-            # The parser shows where prose follows, unless the code has a mistake, or is cut off.
+            # The parser finds the start of prose, unless the code has a mistake or is cut off.
             end = min(start + (error.lineno or 1), end) - 1
             if _CODE.match(lines[end]):
                 break
@@ -121,7 +124,7 @@ def _bare_kernel(lines: list[str]) -> str | None:
 
 
 def _starts(lines: list[str]) -> Iterator[int]:
-    """Yield the lines where a file may begin."""
+    """Yield the lines at which a file may start."""
     return (number for number, line in enumerate(lines) if _START.match(line))
 
 
@@ -156,11 +159,11 @@ def _require_same_problem(kernel: Kernel, problem: Problem) -> None:
     described = ast.get_docstring(syntax_tree(kernel.source)) or ""
     header = _HEADER.search(described)
     if header and header[1].rstrip("_") != problem.name.rstrip("_"):
-        raise NoKernel(f"the reply is a kernel for {header[1]}; the problem here is {problem.name}")
+        raise NoKernelError(f"the reply is a kernel for {header[1]}; the problem here is {problem.name}")
     wanted, got = _arguments(TorchProblem.of(problem).source, "Model"), _arguments(kernel.source, "ModelNew")
     for method in ("__init__", "forward"):
         if method in wanted and method in got and not _accepts(got[method], wanted[method]):
-            raise NoKernel(
+            raise NoKernelError(
                 f"ModelNew.{method} takes {_count(got[method])} and the problem's Model.{method} "
                 f"{_count(wanted[method])}: this is a kernel for another problem, or its signature was changed; keep it"
             )

@@ -41,7 +41,7 @@ def question(context: TurnContext, text: str) -> Query:
 
 
 def technique_of(suggestion: str) -> str:
-    """Return what an idea is, without where it applies and why: 'TMA' of 'TMA: the loads; fewer instructions'."""
+    """Return the name of an idea without place and reason: 'TMA' of 'TMA: the loads; fewer instructions'."""
     return suggestion.partition(":")[0]
 
 

@@ -1,4 +1,4 @@
-"""The DSPy program: analyse a kernel, rewrite it with tools in reach, repair what failed."""
+"""The DSPy program: analyse a kernel, rewrite it with tools, and repair failures."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 
 from ...core import Language, ModelError, Target
 from ...core.files import write_whole
+from ...core.text import BAD_DATA, data_problem
 from ...prompts import render
 from .toolbox import Toolbox
 
@@ -154,7 +155,7 @@ def _with_tools(agent: dspy.ReActV2, toolbox: Toolbox | None, offered: Sequence[
 
 
 def save_program(program: KernelProgram, path: Path, **about: Any) -> Path:
-    """Write the program's state and metadata as one JSON file."""
+    """Write the program's state and metadata to a JSON file."""
     content = {"kernelwright_program": 1, **about, "state": program.dump_state()}
     return write_whole(path, json.dumps(content, indent=1, default=str) + "\n", "choose another `output`")
 
@@ -170,11 +171,9 @@ def read_program(path: Path, language: Language, target: Target) -> dict[str, An
         written_for = (content["language"], content["target"])
         for name, predictor in state.items():
             _take_instructions(predictor["signature"], content["state"][name]["signature"], name)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ModelError(
-            f"`program` {path} cannot be read ({type(error).__name__}: {str(error).partition(chr(10))[0]}); "
-            "give a file that 'kernelwright agent compile' wrote"
-        ) from None
+    except BAD_DATA as error:
+        told = data_problem(path, error, "is no `program`")
+        raise ModelError(told, "give a file that 'kernelwright agent compile' wrote") from None
     if written_for != (language.id, target.value):
         raise ModelError(
             f"`program` {path} is for {written_for[0]} on {written_for[1]}, and this kernel is {language} on {target}; "

@@ -12,14 +12,14 @@ _GEMM = re.compile(r"\bT\.(?:wgmma_|tcgen05_)?gemm\w*\(")
 
 
 def by_code(kernel: DeviceKernel) -> str:
-    """Return 'wgmma bf16', or that it has no tensor-core instruction; empty where its code is unknown."""
+    """Describe a kernel's tensor-core instructions, 'wgmma bf16', or their absence; empty if unknown."""
     if kernel.tensor_cores is None:
         return ""
     return f"tensor cores: {', '.join(kernel.tensor_cores)}" if kernel.tensor_cores else "no tensor-core instruction"
 
 
 def by_source(kernel: Kernel) -> str:
-    """Return what the source says of its matrix products; empty where it is written in another language."""
+    """Describe the matrix products in the source; empty for another language."""
     source = kernel.source
     if kernel.language.id == "triton":
         if not _DOT.search(source):

@@ -17,7 +17,7 @@ from ...core.space_inference import named_sizes
 from ...prompts import guide_for, render, section, sections
 from ...rag.render import within
 from ..lane import Lane
-from ..proposer import NoKernel, TurnContext
+from ..proposer import NoKernelError, TurnContext
 from ..searches import WantedSearch
 from . import briefing
 from .answers import response_text
@@ -39,7 +39,7 @@ NOT_LOCATED = "fix what the message reports, and evaluate again"
 NO_FASTER = "it is no faster: ask profile before you give it up, or submit the kernel you were given"
 
 
-class ToolBroke(BaseException):
+class ToolFailedError(BaseException):
     """A tool failed without the model's fault; `why` is the reason. DSPy reports every `Exception` to the model."""
 
     def __init__(self, why: Exception) -> None:
@@ -136,7 +136,7 @@ class Toolbox:
     def profile(self) -> dict[str, Any]:
         """Describe the fastest kernel's position under the roofline."""
         context = self._context
-        fastest = min(self._lane.tried, key=lambda one: one.latency_ms, default=context.candidate)
+        fastest = min(self._lane.tried, key=lambda tried: tried.latency_ms, default=context.candidate)
         return {
             "result": quoted(briefing.roofline_text(context.profile, fastest)),
             "device": device_text(context.profile),
@@ -169,10 +169,10 @@ class Toolbox:
                 answer = validate_call(function)(**arguments)
         except ValidationError as error:
             answer = {"error": "; ".join(_mistake(item) for item in error.errors()), "next": "call it again, corrected"}
-        except (KernelError, NoKernel, OptionError, SpaceError) as error:
+        except (KernelError, NoKernelError, OptionError, SpaceError) as error:
             answer = {"error": str(error), "next": "fix that and call it again"}
         except Exception as error:  # DSPy would report our bug to the model, and continue
-            raise ToolBroke(error) from error
+            raise ToolFailedError(error) from error
         if (left := CALLS - self._calls) in range(1, 4):
             answer["calls_left"] = left
         text = response_text(answer)

@@ -1,4 +1,4 @@
-"""Better instructions by trial: dspy.GEPA rewrites those of the program, and keeps what recorded problems show better.
+"""Improves instructions: dspy.GEPA rewrites those of the program, and keeps what is better on recorded problems.
 
 Agrawal et al.: GEPA: Reflective Prompt Evolution Can Outperform Reinforcement Learning, arXiv 2507.19457, 2025.
 """
@@ -16,17 +16,17 @@ from ..models.models import Models
 from ..program.signatures import KernelProgram
 from .recorded import Kind, RecordedTurn
 from .reflection import Reflection
-from .rollout import Rollouts, Stopped, in_daemon
+from .rollout import Rollouts, TrialsEndedError, in_daemon
 
 PROPOSALS = {"light": 6, "medium": 12, "heavy": 18}
 """How many new instructions a budget is good for; the names and numbers are GEPA's."""
 MINIBATCH = 3
-"""Situations in which a proposal is tried before it is tried in all of those that validate."""
+"""Number of situations in which a proposal is tried before validation."""
 
 
 @dataclass(frozen=True)
 class Split:
-    """Situations that instructions are improved from, and those in which they have to prove better."""
+    """Situations for training and validation."""
 
     training: tuple[RecordedTurn, ...]
     validation: tuple[RecordedTurn, ...]
@@ -37,20 +37,20 @@ class Split:
         return min(MINIBATCH, len(self.training))
 
     def evaluations(self, proposals: int) -> int:
-        """Enough for so many proposals, were each good enough to be validated."""
+        """Number of proposals that the budget allows if each of them is validated."""
         return len(self.validation) + proposals * (2 * self.minibatch + len(self.validation))
 
 
 def split(situations: Sequence[RecordedTurn], seed: int) -> Split:
-    """A third for validation, by problems where there are several: what was learned of one must not validate itself.
+    """Split off a third for validation, by problem if there are several, so that no problem is in both parts.
 
     A single situation serves for both.
     """
     if len(situations) == 1:
         return Split(tuple(situations), tuple(situations))
     groups: dict[str, list[RecordedTurn]] = {}
-    for one in situations:
-        groups.setdefault(one.problem.id, []).append(one)
+    for turn in situations:
+        groups.setdefault(turn.problem.id, []).append(turn)
     units = list(groups.values()) if len(groups) > 1 else [[situation] for situation in situations]
     random.Random(seed).shuffle(units)
     validation = units.pop()
@@ -61,7 +61,7 @@ def split(situations: Sequence[RecordedTurn], seed: int) -> Split:
 
 @dataclass
 class OptimizedProgram:
-    """The instructions that were tried on all of the validation, in order; the first are those that were there."""
+    """Instructions that were tried on all validation situations, in order, starting with the original ones."""
 
     instructions: list[Mapping[str, str]] = field(default_factory=list)
     """By predictor."""
@@ -74,7 +74,7 @@ class OptimizedProgram:
 
     @property
     def best(self) -> int:
-        """The first of those with the highest score."""
+        """Return the first candidate with the highest score."""
         return max(range(len(self.scores)), key=lambda i: self.scores[i])
 
     @property
@@ -98,10 +98,10 @@ def compile_program(
     seed: int,
     tell: Callable[[str], None],
 ) -> OptimizedProgram:
-    """Improve the program's instructions, in at most about so many evaluations of it.
+    """Improve the program's instructions, with a limit on evaluations.
 
-    All begun situations of the split are tried in one thread, since nothing may run beside a timing. With the same
-    seed and the same answers it takes the same course, so that a resumed one goes on where an earlier one ended.
+    All situations are tried in one thread, since nothing may run during a timing. The course is determined by seed and
+    replies, so a resumed run continues where an earlier one ended.
     """
     compiled = OptimizedProgram()
     program = rollouts.program()
@@ -122,7 +122,7 @@ def compile_program(
     )
     try:
         in_daemon(lambda: gepa.compile(student, trainset=training, valset=validation), rollouts.given_up)
-    except Stopped:
+    except TrialsEndedError:
         if rollouts.error is not None:
             raise rollouts.error from None
         compiled.stopped = rollouts.ended
@@ -155,7 +155,7 @@ def _metric(
 def _next_predictor(
     state: Any, trajectories: Sequence[Any], scores: Sequence[float], index: int, candidate: Mapping[str, str]
 ) -> list[str]:
-    """GEPA's turn-taking among predictors, those left out that did not run: a correct rewrite is never repaired."""
+    """GEPA's round robin over predictors, without those that did not run: a correct rewrite is never repaired."""
     ran = {call[0].signature.instructions for trajectory in trajectories for call in trajectory["trace"]}
     names = state.list_of_named_predictors
     turn = state.named_predictor_id_to_update_next_for_program_candidate
@@ -166,7 +166,7 @@ def _next_predictor(
 
 
 class _GepaCallback:
-    """Follows GEPA through its callbacks: records and reports what was validated."""
+    """Follows GEPA through its callbacks, and reports validated candidates."""
 
     def __init__(self, compiled: OptimizedProgram, tell: Callable[[str], None]) -> None:
         self._compiled = compiled

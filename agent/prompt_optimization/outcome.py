@@ -1,4 +1,4 @@
-"""What instructions came to in one recorded context: the score, and the page that says why."""
+"""The outcome of instructions in one recorded context: the score, and the page that explains it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ...core import ToolCall
 from ...core.quotation import quoted
-from ..analysis import Analysis
+from ..bottleneck import Analysis
 from ..program import briefing
 from ..program.device import device_text
 from ..program.inputs import PYTHON
@@ -17,34 +17,34 @@ ANALYSE, REWRITE, REPAIR = "analyse", "rewrite.react", "repair.react"
 """The predictors of `KernelProgram`."""
 SOURCE_CHARACTERS = 8000
 RESULT_CHARACTERS = 600
-"""Of a tool's answer, on the page that the instructions are improved from."""
+"""Maximum length of a tool's answer on the page from which instructions are improved."""
 
 
 @dataclass(frozen=True)
 class Try:
-    """One attempt, and what its tools did."""
+    """One attempt, with its tool calls."""
 
     attempt: Attempt
     correct: tuple[Candidate, ...]
-    """Correct and timed kernels, those that a tool evaluated too."""
+    """Correct and timed kernels, including those that a tool evaluated."""
     tool_calls: tuple[ToolCall, ...]
 
 
 @dataclass(frozen=True)
 class Rollout:
-    """What the instructions came to in one context."""
+    """The outcome of instructions in one context."""
 
     context: TurnContext
     metrics: Analysis
     """The analysis by metrics alone."""
     tries: tuple[Try, ...]
-    """The rewrite, and its repair where it was not correct."""
+    """The rewrite, and its repair if it was not correct."""
 
     @property
     def found(self) -> Candidate | None:
         """The fastest correct kernel; one that other processes disturbed only if there is no other."""
         correct = [candidate for item in self.tries for candidate in item.correct]
-        return min(correct, key=lambda one: (one.evaluation.contention is not None, one.latency_ms), default=None)
+        return min(correct, key=lambda tried: (tried.evaluation.contention is not None, tried.latency_ms), default=None)
 
     @property
     def gain(self) -> float:
@@ -69,12 +69,12 @@ class Rollout:
 
     @property
     def result(self) -> str:
-        """What was measured, in words."""
+        """Describe the measurements."""
         profile = self.context.profile
         lines = [
-            f"attempt {number} failed:\n{quoted(briefing.attempt_text(one.attempt))}"
-            for number, one in enumerate(self.tries, start=1)
-            if not one.attempt.correct
+            f"attempt {number} failed:\n{quoted(briefing.attempt_text(item.attempt))}"
+            for number, item in enumerate(self.tries, start=1)
+            if not item.attempt.correct
         ]
         if self.found is None:
             return "\n".join([*lines, "In the end nothing was correct: score 0."])

@@ -28,18 +28,18 @@ from ...core import (
 from ...core.journal import of
 from ...core.syntax_tree import literal
 from ...core.turn_record import AttemptRecord
-from ..analysis import Analysis
-from ..history.files import run_files
-from ..searches import TUNING
+from ..bottleneck import Analysis
+from ..history.records import journals_in as recorded_journals
+from ..history.records import run_files
 from ..turn import Attempt, Candidate, Turn, latest_turns
 
 Kind = tuple[Language, Target]
-"""What instructions differ by."""
+"""Language and target, by which instructions differ."""
 
 
 @dataclass(frozen=True)
 class RecordedTurn:
-    """A kernel that a run wanted to make faster, and what had been tried before."""
+    """A kernel that a run tried to improve, and the earlier turns."""
 
     problem: TorchProblem
     profile: Profile
@@ -79,8 +79,7 @@ def journals_in(paths: Iterable[Path]) -> list[Path]:
         if path.is_file():
             found.append(path)
         elif path.is_dir():
-            inside = sorted({*path.glob("journal_*.jsonl"), *path.glob("multiturn_logs/journal_*.jsonl")})
-            found += [journal for journal in inside if TUNING not in journal.name]
+            found += recorded_journals(path)
         else:
             raise JournalError(f"there is no {path}; give results folders of earlier runs, or their journals")
     if not found:
@@ -127,7 +126,7 @@ def _contexts(path: Path, problems: Callable[[str], Iterable[TorchProblem]], dev
     start = PythonKernel.parse(sources[trials[0].kernel_digest], problem.name)
     contexts = [RecordedTurn(problem, profile, start, ())]
     searched = [*trials, *_searched(path)]
-    # What a turn begins with is the start, or what an earlier turn found.
+    # A turn starts with the start kernel or the result of an earlier turn.
     measured = {start.source: trials[0]}
     turns: list[Turn] = []
     for record in latest_turns(records):
@@ -156,7 +155,7 @@ def _problem(run: RunRecord, path: Path, problems: Callable[[str], Iterable[Torc
 
 
 def _searched(path: Path) -> list[Evaluation]:
-    """What the searches of a run measured."""
+    """Return the evaluations of a run's searches."""
     searches = run_files(path).searches
     return [trial.evaluation for search in searches for trial in of(read_journal(search), Trial)]
 

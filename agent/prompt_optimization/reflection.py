@@ -1,4 +1,4 @@
-"""New instructions from how the present ones did: what a model is asked that improves them."""
+"""Prompts for new instructions, from the outcomes of the current ones."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 import dspy
 
-from ...core import Waiting
+from ...core import ReplyPendingError
 from ...core.quotation import NOTICE
 from ...prompts import render
-from ..models.engines import NoReply
+from ..models.engines import NoReplyError
 from ..models.models import Models
 from ..program.signatures import KernelProgram
-from ..proposer import RunEnded
+from ..proposer import RunEndedError
 from .outcome import ANALYSE, REPAIR, REWRITE
 from .recorded import Kind
 from .rollout import Rollouts
@@ -39,7 +39,7 @@ class ImproveInstructions(dspy.Signature):
 
 
 class Reflection:
-    """What GEPA calls for new instructions (its `ProposalFn`).
+    """GEPA's `ProposalFn`, which returns new instructions.
 
     The contract of a kernel, and what DSPy adds about its tools, are kept from changes: the one stands as a
     mark in the text that is improved, the other is taken off and put back.
@@ -77,7 +77,7 @@ class Reflection:
         return found
 
     def folded(self, predictor: str, instructions: str) -> str:
-        """What of the instructions may be changed."""
+        """Return the part of the instructions that may be changed."""
         return instructions.removesuffix(self._tools.get(predictor, "")).replace(self._contract, CONTRACT)
 
     def unfolded(self, predictor: str, text: str) -> str:
@@ -90,7 +90,7 @@ class Reflection:
         return f"{head}{self._contract}{tail.replace(CONTRACT, 'the contract')}{self._tools[predictor]}"
 
     def _ask(self, predictor: str, instructions: str, pages: Sequence[str]) -> str:
-        """The reply's text; empty where it holds none."""
+        """Return the text of the reply; empty if it has none."""
         self._asked += 1
         lm = self._models.lm(REFLECT, f"reflect {self._asked}")
         with dspy.context(lm=lm, adapter=dspy.ChatAdapter(use_json_adapter_fallback=False), trace=[]):
@@ -102,8 +102,8 @@ class Reflection:
                 )
             except dspy.AdapterParseError:
                 return ""
-            except NoReply as error:
-                raise Waiting(self._models.explain(error)) from None
+            except NoReplyError as error:
+                raise ReplyPendingError(self._models.explain(error)) from None
             except dspy.LMError as error:
-                raise RunEnded(self._models.explain(error)) from None
+                raise RunEndedError(self._models.explain(error)) from None
         return str(answer.new_instructions or "").strip()

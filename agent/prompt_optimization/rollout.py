@@ -1,4 +1,4 @@
-"""One trial of instructions: analyse, rewrite and repair a recorded kernel with them, and measure what came out."""
+"""One trial of instructions: analyse, rewrite and repair a recorded kernel with them, and measure the result."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import dspy
 
 from ...core import Config, Retriever
 from ...core.events import Emit
-from ..analysis import Analysis, Category, analyse
+from ..bottleneck import Analysis, Category, analyse
 from ..lane import Lane
 from ..models.models import Models
-from ..program.proposer import ModelProposer
+from ..program.proposer import ModelProposer, SkippedRules, no_rules
 from ..program.signatures import KernelProgram
 from ..program.toolbox import Toolbox
-from ..proposer import NoKernel, RunEnded, TurnContext
+from ..proposer import NoKernelError, RunEndedError, TurnContext
 from ..turn import Attempt, Candidate
 from ..workbench import Workbench
 from .outcome import ANALYSE, REPAIR, REWRITE, Rollout, Try
@@ -31,7 +31,7 @@ MAX_REPEATS = 2
 """Further measurements of a kernel to improve, while other processes disturb them: every gain depends on it."""
 
 
-class Stopped(BaseException):
+class TrialsEndedError(BaseException):
     """The trials end here; no `Exception`, which GEPA would take for an answer that scores nothing."""
 
 
@@ -49,6 +49,7 @@ class Rollouts:
         retriever: Retriever | None,
         rag_k: int,
         tell: Callable[[str], None],
+        skipped_rules: SkippedRules = no_rules,
     ) -> None:
         self._models = models
         self._workbench = workbench
@@ -56,16 +57,17 @@ class Rollouts:
         self._retriever = retriever
         self._rag_k = rag_k
         self._tell = tell
+        self._skipped_rules = skipped_rules
         self._memory: dict[str, tuple[Any, list[Any]]] = {}
         self._begun: dict[str, tuple[RecordedTurn, Candidate]] = {}
         self.given_up = threading.Event()
         self.ended = ""
         """Why no more can be tried, in words."""
         self.error: Exception | None = None
-        """What went wrong and is nobody's answer."""
+        """A failure that is no answer of a model."""
 
     def __deepcopy__(self, memo: Any) -> Rollouts:
-        """GEPA copies its program for each candidate; what it runs on is one."""
+        """Return this object: GEPA copies its program for each candidate, which must share it."""
         return self
 
     def begin(self, recorded: RecordedTurn) -> str | None:
@@ -93,7 +95,7 @@ class Rollouts:
         return program
 
     def run(self, state: Mapping[str, Any], name: str) -> Rollout:
-        """Try a program's instructions in a context. Raises `Stopped` when no more can be tried."""
+        """Try a program's instructions in a context. Raises `TrialsEndedError` when no more can be tried."""
         return self.guarded(lambda: self._run(state, name))
 
     def guarded(self, work: Callable[[], Result]) -> Result:
@@ -102,22 +104,24 @@ class Rollouts:
         def outcome() -> Result | None:
             try:
                 return work()
-            except RunEnded as error:
+            except RunEndedError as error:
                 self.ended = str(error)
             except Exception as error:  # GEPA would take it for a score of 0
                 self.error = error
             return None
 
         if self.error is not None or self.ended:
-            raise Stopped
+            raise TrialsEndedError
         found = in_daemon(outcome, self.given_up)
         if found is None:
-            raise Stopped
+            raise TrialsEndedError
         return found
 
     def _run(self, state: Mapping[str, Any], name: str) -> Rollout:
         recorded, candidate = self._begun[name]
-        proposer = ModelProposer(self._models, self._emit, self._retriever, self._rag_k, dict(state))
+        proposer = ModelProposer(
+            self._models, self._emit, self._retriever, self._rag_k, dict(state), self._skipped_rules
+        )
         metrics = analyse(recorded.profile, recorded.kernel, candidate.evaluation, _failed(recorded))
         asked = len(self._memory)
 
@@ -150,7 +154,7 @@ class Rollouts:
 
 
 class _NamedLane(Lane):
-    """A lane that is named by what is tried in it."""
+    """Return a lane that is named by its trial."""
 
     def __init__(self, workbench: Workbench, number: int, name: str) -> None:
         super().__init__(workbench, number, 0, lambda: None)
@@ -164,7 +168,7 @@ class _NamedLane(Lane):
 def in_daemon(work: Callable[[], Result], given_up: threading.Event) -> Result:
     """The result of work in a daemon thread: Ctrl-C must not wait minutes for a model's answer.
 
-    Ctrl-C here, or `given_up` set elsewhere, leaves it behind: `KeyboardInterrupt`, `Stopped`.
+    Ctrl-C here, or `given_up` set elsewhere, leaves it behind: `KeyboardInterrupt`, `TrialsEndedError`.
     """
     results: list[Result] = []
     failures: list[BaseException] = []
@@ -186,7 +190,7 @@ def in_daemon(work: Callable[[], Result], given_up: threading.Event) -> Result:
     if failures:
         raise failures[0]
     if not results:
-        raise Stopped
+        raise TrialsEndedError
     return results[0]
 
 
@@ -194,7 +198,7 @@ def _try(proposer: ModelProposer, context: TurnContext, failed: tuple[Attempt, .
     lane = context.lane
     try:
         proposal = proposer.propose(context, failed)
-    except NoKernel as error:
+    except NoKernelError as error:
         attempt = Attempt(None, (), str(error))
     else:
         if proposal is None:
@@ -206,7 +210,7 @@ def _try(proposer: ModelProposer, context: TurnContext, failed: tuple[Attempt, .
 
 
 def _failed(recorded: RecordedTurn) -> list[Category]:
-    """What past turns were aimed at in vain."""
+    """Return the targets of past turns without success."""
     failed = (turn.proposal for turn in recorded.turns if not turn.improved and turn.proposal is not None)
     return [Category(proposal.category) for proposal in failed]
 

@@ -1,6 +1,7 @@
 """Rewrite rules on a kernel's syntax tree, each with the preconditions under which it preserves the result."""
 
-from ..analysis.applicability import NotApplicable
+from ...entry_points import EntryGroup
+from ..analysis.applicability import NotApplicableError
 from ..analysis.change import Machine, Rewritten
 from .launch_parameters import launch_parameters
 from .rule import After, Completed, Rule
@@ -82,5 +83,21 @@ RULES: tuple[Rule, ...] = (
     product_schedule,
 )
 """Rules of the same category are tried in this order."""
+ENTRIES = EntryGroup("kernelwright.rules", "rule", Rule, "kernelwright.Rule")  # type: ignore[type-abstract]
+"""Where packages of others name their rules: `bypass-l1 = "package.module:bypass_l1"`."""
 
-__all__ = ["RULES", "Machine", "NotApplicable", "Rewritten", "Rule"]
+
+def known_rules() -> tuple[Rule, ...]:
+    """Return the rules of this package, then those of others. Raises `OptionError` for one that cannot be loaded."""
+    found = {rule.name: rule for rule in RULES}
+    for point in ENTRIES.points:
+        rule = ENTRIES.load(point)
+        if found.setdefault(rule.name, rule) is not rule:
+            raise ENTRIES.broken(point, f"has the name of another rule, {rule.name}")
+    return tuple(found.values())
+
+
+NotApplicable = NotApplicableError
+"""The documented name of earlier versions, for rules of other packages."""
+
+__all__ = ["RULES", "Machine", "NotApplicable", "NotApplicableError", "Rewritten", "Rule", "known_rules"]

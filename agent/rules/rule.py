@@ -1,19 +1,20 @@
-"""What a rule is: how one is declared, tried, and put after another."""
+"""How rules are declared, tried and combined. Rules import all that from here."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 from ...core import PythonKernel
-from ..analysis.applicability import NotApplicable, require
+from ..analysis.applicability import NotApplicableError, OtherLanguageError, fitting, need, need_a, require
 from ..analysis.change import Change, Machine, Rewritten
 
 K = TypeVar("K")
 
 
+@runtime_checkable
 class Rule(Protocol):
     """A rewrite that applies where its preconditions hold."""
 
@@ -34,7 +35,10 @@ class Rule(Protocol):
         """Why it should help, in one sentence."""
 
     def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten:
-        """Return the rewritten kernel. Raises NotApplicable, with the reason, where a precondition does not hold."""
+        """Return the rewritten kernel.
+
+        Raises NotApplicableError, with the reason, where a precondition does not hold.
+        """
 
 
 @dataclass(frozen=True)
@@ -46,21 +50,37 @@ class Rewrite(Generic[K]):
     work: str
     why: str
     read: Callable[[PythonKernel], K]
-    """Reads the kernel for the function. Raises NotApplicable for another language or device."""
+    """Reads the kernel for the function. Raises NotApplicableError for another language or device."""
     change: Callable[[K, Change], Rewritten]
 
     def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten:
-        """Return the rewritten kernel. Raises NotApplicable."""
+        """Return the rewritten kernel. Raises NotApplicableError."""
         rewritten = self.change(self.read(kernel), Change(kernel, machine))
         require(rewritten.kernel.source != kernel.source, "nothing changes")
         return rewritten
 
 
-def rule(
-    name: str, *, category: str, work: str, why: str, reads: Callable[[PythonKernel], K]
-) -> Callable[[Callable[[K, Change], Rewritten]], Rewrite[K]]:
-    """Make a rule of a function, which gets what `reads` makes of a kernel, and the Change to write into."""
-    return lambda change: Rewrite(name, category, work, why, reads, change)
+@dataclass(frozen=True)
+class rule(Generic[K]):  # noqa: N801 (it is used as a decorator)
+    """Makes a rule of a function: `@rule(category, work, reads).because(why)`.
+
+    The function gets what `reads` makes of a kernel, and the Change to write into. The rule's name is the function's
+    with hyphens: `split-k` of `split_k`.
+    """
+
+    category: str
+    work: str
+    reads: Callable[[PythonKernel], K]
+    name: str = ""
+
+    def because(self, why: str) -> Callable[[Callable[[K, Change], Rewritten]], Rewrite[K]]:
+        """Return the decorator."""
+
+        def make(change: Callable[[K, Change], Rewritten]) -> Rewrite[K]:
+            name = self.name or change.__name__.replace("_", "-")
+            return Rewrite(name, self.category, self.work, why, self.reads, change)
+
+        return make
 
 
 @dataclass(frozen=True)
@@ -68,22 +88,14 @@ class _Combined:
     """A rule that goes together with others, under its own name."""
 
     rule: Rule
+    name: str = field(init=False)
+    category: str = field(init=False)
+    work: str = field(init=False)
+    why: str = field(init=False)
 
-    @property
-    def name(self) -> str:
-        return self.rule.name
-
-    @property
-    def category(self) -> str:
-        return self.rule.category
-
-    @property
-    def work(self) -> str:
-        return self.rule.work
-
-    @property
-    def why(self) -> str:
-        return self.rule.why
+    def __post_init__(self) -> None:
+        for item in ("name", "category", "work", "why"):
+            object.__setattr__(self, item, getattr(self.rule, item))
 
 
 @dataclass(frozen=True)
@@ -93,15 +105,17 @@ class After(_Combined):
     first: Rule
 
     def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten:
-        """Return the kernel after the rule, or after both. Raises NotApplicable."""
+        """Return the kernel after the rule, or after both. Raises NotApplicableError."""
         try:
             return self.rule.apply(kernel, machine)
-        except NotApplicable as reason:
+        except OtherLanguageError:
+            raise
+        except NotApplicableError as reason:
             try:
                 made = self.first.apply(kernel, machine)
                 return _joined(made, self.rule.apply(made.kernel, machine))
-            except NotApplicable as later:
-                raise NotApplicable(f"{reason}; after {self.first.name}: {later}") from None
+            except NotApplicableError as later:
+                raise NotApplicableError(f"{reason}; after {self.first.name}: {later}") from None
 
 
 @dataclass(frozen=True)
@@ -111,10 +125,13 @@ class Completed(_Combined):
     by: tuple[Rule, ...]
 
     def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten:
-        """Return the kernel after the rule and those that fit. Raises NotApplicable where the rule itself does not."""
+        """Return the kernel after the rule and those that fit.
+
+        Raises NotApplicableError where the rule itself does not.
+        """
         made = self.rule.apply(kernel, machine)
         for item in self.by:
-            with suppress(NotApplicable):
+            with suppress(NotApplicableError):
                 made = _joined(made, item.apply(made.kernel, machine))
         return made
 
@@ -122,4 +139,4 @@ class Completed(_Combined):
 def _joined(first: Rewritten, second: Rewritten) -> Rewritten:
     brought = {item.name: item for item in (*first.parameters, *second.parameters)}
     constraints = tuple(dict.fromkeys((*first.constraints, *second.constraints)))
-    return Rewritten(second.kernel, f"{first.did}, and {second.did}", tuple(brought.values()), constraints)
+    return Rewritten(second.kernel, f"{first.summary}, and {second.summary}", tuple(brought.values()), constraints)

@@ -1,18 +1,26 @@
-"""The options of `tune gemm`."""
+"""The options of `tune gemm`, and what they ask for: sizes, problem, kernel, baseline."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from ...api.options.groups import OUTPUT, SEARCH, WHERE, Backend, DeviceOptions, ResultOptions
-from ...api.options.option import described, option
-from ...api.options.trust import TRUST, TimingOptions
-from ...core import OptionError
+from ...core import Budget, OptionError, TorchProblem, Value
+from ...core.problem import Tolerance
+from ...corpus import find_kernel, find_problem
+from ...runtime.options.groups import OUTPUT, SEARCH, WHERE, Backend, DeviceOptions, ResultOptions
+from ...runtime.options.option import described, option
+from ...runtime.options.trust import TRUST, TimingOptions
 from ...tuners import catalogue
-from ...tuners.gemm.shapes import LAYOUTS
+from ...tuners.gemm.device import Device
+from ...tuners.gemm.lookup import WIDTHS
+from ...tuners.gemm.shapes import LAYOUTS, Shape, parse_shape
+from ...tuners.gemm.sizes import Routing, Sizes, read_sizes
 from ...tuners.gemm.stores import names, store_of
+from ...tuners.gemm.stores.store import BLOCKSCALE, GEMM, TRITON
+from ...tuners.gemm.task import Task
 
 SHAPES = "Shapes"
 MOE = "moe"
@@ -48,10 +56,8 @@ class Options(TimingOptions, DeviceOptions, ResultOptions):
         also=("--gemm_size_file",),
     )
     m: tuple[int, ...] = option((), "Rows of A, or tokens; may be repeated.", SHAPES, also=("-m",))
-    n: int | None = option(
-        None, "Columns of B; of moe what lies between an expert's two products.", SHAPES, also=("-n",)
-    )
-    k: int | None = option(None, "Columns of A; of moe the numbers of a token.", SHAPES, also=("-k",))
+    n: int | None = option(None, "Columns of B; for moe the intermediate size of an expert.", SHAPES, also=("-n",))
+    k: int | None = option(None, "Columns of A; for moe the hidden size.", SHAPES, also=("-k",))
     experts: int | None = option(None, "Of moe, where the file of sizes names no E.", SHAPES, at_least=1)
     top_k: int | None = option(
         None, "Of moe: experts of each token, where the file of sizes names no TOP_K.", SHAPES, at_least=1
@@ -73,8 +79,8 @@ class Options(TimingOptions, DeviceOptions, ResultOptions):
     patience: int | None = option(
         None, "Stop after this many trials of a shape without a better one.", SEARCH, at_least=1
     )
-    tuner: str = option("portfolio", "portfolio, xgboost, hill_climb, annealing, random or grid.", SEARCH)
-    seed: int = option(0, "Of the tuner's choices.", SEARCH)
+    tuner: str = option("portfolio", "{choices}.", SEARCH, choices=catalogue.choices)
+    seed: int = option(0, "Random seed of the tuner.", SEARCH)
     configs: int | None = option(
         None,
         "Also choose the set of at most this many configs that loses least over all shapes, and a rule.",
@@ -113,7 +119,9 @@ class Options(TimingOptions, DeviceOptions, ResultOptions):
         False, "Only check the configs that the file of sizes has.", OUTPUT, also=("--compare_wo_tuning",)
     )
     benchmark: bool = option(
-        False, "For fp8 operands, show cuBLAS's bf16 product, too; wider ones always stand beside cuBLAS.", OUTPUT
+        False,
+        "For fp8 operands, show cuBLAS's bf16 product, too; wider operands are always compared with cuBLAS.",
+        OUTPUT,
     )
 
     @property
@@ -123,12 +131,12 @@ class Options(TimingOptions, DeviceOptions, ResultOptions):
 
     @property
     def chosen_format(self) -> str:
-        """The format that was asked for, or the one that the name of the output says."""
+        """The requested format, or the one that follows from the name of the output."""
         named = self.output is not None and self.output.suffix in YAML
         return self.format or ("tune-gemm" if named else "kernelwright")
 
     def check(self) -> None:
-        """Raise `OptionError` for what does not go together."""
+        """Raise `OptionError` for options that contradict each other."""
         super().check()
         if self.product not in DTYPES:
             raise OptionError(f"there is no product {self.product!r}", _use(DTYPES))
@@ -171,3 +179,78 @@ def _use(choices: Iterable[str]) -> str:
     """'use a, b or c'."""
     *others, last = choices
     return f"use {', '.join(others)} or {last}" if others else f"use {last}"
+
+
+def sizes_of(options: Options) -> Sizes:
+    """Return the shapes that the options name."""
+    routing = Routing(options.experts, options.top_k) if options.product == MOE else None
+    if options.sizes is None:
+        experts = routing.of({}) if routing else (0, 0)
+        shapes = (parse_shape(m, options.n, options.k, options.layout, *experts) for m in options.m)
+        return Sizes(tuple(shapes), {})
+    sizes = read_sizes(options.sizes, options.layout, routing)
+    if options.chosen_format == "tune-gemm" or options.compare_wo_tuning:
+        return sizes  # each may have a layout of its own
+    other = [shape for shape in sizes.shapes if shape.layout != options.layout]
+    if len(other) == len(sizes.shapes):
+        raise OptionError(
+            f"{options.sizes} has sizes of layout {other[0].layout} only", f"use `layout` {other[0].layout}"
+        )
+    kept = tuple(shape for shape in sizes.shapes if shape.layout == options.layout)
+    refused = [f"{shape} has layout {shape.layout}; tune it with `layout` {shape.layout}" for shape in other]
+    return Sizes(kept, sizes.configs, (*sizes.refused, *refused))
+
+
+def task_of(options: Options, device: Device, timed: bool) -> Task:
+    """Return the task. Problems take their sizes from the shape."""
+    product, dtype = options.product, options.chosen_dtype
+    kernel = find_kernel(f"gemm/{product}", options.backend).read()
+    problem = _tolerant(find_problem(f"gemm/{product}").read(), options)
+    # The dtype of the result if the operands' dtype is given. For experts the dtype of the weights decides.
+    named = "OUT" if product == BLOCKSCALE else "DTYPE"
+    if named in kernel.config:
+        kernel = kernel.bind({named: dtype})
+
+    def at(shape: Shape) -> TorchProblem:
+        sizes: dict[str, Value] = {**shape.sizes, named: dtype}
+        return problem.resized(str(shape), {**sizes, "LAYOUT": shape.layout} if product == GEMM else sizes)
+
+    operands = FP8 if product == BLOCKSCALE else dtype
+    return Task(
+        kernel,
+        at,
+        device.limits,
+        operands,
+        WIDTHS[operands],
+        tuner=options.tuner,
+        seed=options.seed,
+        budget=Budget(trials=options.trials, seconds=options.seconds),
+        patience=options.patience,
+        timed=timed,
+        tolerances={name: value for name in ("atol", "rtol") if (value := getattr(options, name)) is not None},
+        baseline=_cublas() if options.benchmark and operands == FP8 and product != MOE else None,
+        # If nothing must be widened first, the reference of a single product is one call of cuBLAS.
+        reference_is_baseline=product == GEMM and operands != FP8,
+    )
+
+
+def _cublas() -> Callable[[Shape], tuple[TorchProblem, Any]]:
+    """Return the problem whose reference is cuBLAS's product in bf16, and a kernel for it."""
+    plain, kernel = find_problem("gemm/gemm").read(), find_kernel("gemm/gemm", TRITON).read()
+
+    def at(shape: Shape) -> tuple[TorchProblem, Any]:
+        sizes = {**shape.sizes, "DTYPE": "bfloat16", "LAYOUT": shape.layout}
+        return plain.resized(str(shape), sizes), kernel
+
+    return at
+
+
+def _tolerant(problem: TorchProblem, options: Options) -> TorchProblem:
+    """The problem with the tolerances that were asked for."""
+    if options.atol is None and options.rtol is None:
+        return problem
+    tolerances = {
+        dtype: Tolerance(options.atol or given.absolute, options.rtol or given.relative)
+        for dtype, given in problem.tolerances.items()
+    }
+    return replace(problem, tolerances=tolerances)

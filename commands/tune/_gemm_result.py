@@ -1,4 +1,4 @@
-"""What `tune gemm` returns: a choice for each shape, and the files that were written."""
+"""The result of `tune gemm`: a choice for each shape, and the written files."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ...tuners.gemm.rule import Rule
 
 
 class Result(result.Result):
-    """What a sweep found, and its files. Times are in milliseconds."""
+    """The result of a sweep, and its files. Times are in milliseconds."""
 
-    absent_if_none: ClassVar = ("configs",)
+    absent_if_empty: ClassVar = ("configs",)
     product: str
     dtype: str
     device: str
@@ -42,28 +42,24 @@ class Result(result.Result):
         """For each shape its config, or why it has none."""
         return [shape.to_json() for shape in self.shapes]
 
-    @computed_field
-    @property
+    @result.computed
     def times_the_analytic_choice(self) -> float | None:
         """Geometric mean over the shapes that were timed."""
         return geomean([shape.gain for shape in self.shapes])
 
-    @computed_field
-    @property
+    @result.computed
     def times_the_baseline(self) -> float | None:
-        """Geometric mean over the shapes that were timed beside cuBLAS."""
+        """Geometric mean over the shapes that were timed with cuBLAS."""
         return geomean([shape.over_baseline for shape in self.shapes])
 
-    @computed_field
-    @property
+    @result.computed
     def sweep(self) -> Path:
         """The file of all results."""
         return self.folder / "sweep.json"
 
-    @computed_field
-    @property
+    @result.computed
     def configs(self) -> dict[str, Any] | None:
-        """The configs that serve all shapes, and the rule; absent where none were to be chosen."""
+        """The configs that serve all shapes, and the rule that chooses; absent if not requested."""
         if self.covered is None or self.rule is None:
             return None
         return {
@@ -81,7 +77,7 @@ class Result(result.Result):
 
     @property
     def exit_code(self) -> int:
-        """1 where a shape that was asked for has no choice."""
+        """1 if a requested shape has no choice."""
         return 1 if self.failed or self.refused else 0
 
     @property
@@ -127,6 +123,6 @@ def describe(result: ShapeResult, with_error: bool = False) -> str:
 
 
 def geomean(values: Sequence[float | None]) -> float | None:
-    """Return the geometric mean of those that are there; None of none."""
+    """Return the geometric mean of the known values; None if there are none."""
     present = [value for value in values if value]
     return statistics.geometric_mean(present) if present else None

@@ -1,4 +1,4 @@
-"""What `tune kernel` returns: figures and files."""
+"""The result of `tune kernel`: figures and files."""
 
 from __future__ import annotations
 
@@ -11,26 +11,24 @@ from pydantic import computed_field
 from rich.markup import escape
 from rich.text import Text
 
-from ...api.jobs import Job
-from ...core import Config, Evaluation, Metrics, SearchSpace, SpaceError
+from ...core import Config, Evaluation, Kernel, Metrics, SearchSpace, SpaceError
 from ...core.evidence import with_evidence
 from ...core.files import write_whole
 from ...runtime import result
 from ...runtime.command import NOTHING_FASTER
-from ...runtime.words import beside_reference, busy, workload_lines
+from ...runtime.result import JobResult, beside_reference, busy, sanitizer_line, workload_lines
 from ...tuners.discovery import FoundSpace
 from ...tuners.formats import write_csv, write_t4
 from ...tuners.search import Found
 
 
-class Result(result.Result):
+class Result(JobResult):
     """A finished search, and its files. Times are in milliseconds."""
 
-    absent_if_none: ClassVar = ("patch",)
-    job: result.ForPython[Job]
+    absent_if_empty: ClassVar = ("patch",)
     space: result.ForPython[FoundSpace]
     pruned: result.ForPython[SearchSpace]
-    """What the device leaves of the space."""
+    """The space without configs that the device rules out."""
     found: result.ForPython[Found]
     folder: result.ForPython[Path]
     save: result.ForPython[bool] = True
@@ -40,104 +38,79 @@ class Result(result.Result):
     tuner: str
     seed: int
     patch: Path | None = None
-    """The result as a change of the user's own files; absent where none was asked for, or nothing became faster."""
+    """Patch of the user's own files; absent if none was requested, or nothing became faster."""
 
-    @computed_field
-    @property
-    def problem(self) -> str:
-        """The id of the problem."""
-        return self.job.problem.id
-
-    @computed_field
-    @property
-    def workload(self) -> str:
-        """The sizes."""
-        return self.job.problem.workload
-
-    @computed_field
-    @property
+    @result.computed
     def backend(self) -> str:
         """The language and target of the kernel."""
         return self.job.backend
 
-    @computed_field
-    @property
+    @result.computed
     def device(self) -> str:
-        """The device's name, or the user's name for it where no evaluation has one."""
+        """Name of the device; if no evaluation has it, the name in the options."""
         return self.environment.get("device", self.job.device)
 
-    @computed_field
-    @property
+    @result.computed
     def environment(self) -> dict[str, str]:
-        """The device and the versions, from an evaluation; a failed one has them too."""
+        """Device and versions, from any evaluation, which may have failed."""
         noted = (evaluation.environment for evaluation in (*self.found.finals, *self.found.evaluations))
         return next(filter(None, noted), {})
 
     @computed_field(alias="space")
     @property
     def space_searched(self) -> dict[str, Any]:
-        """Where the space comes from, how many configs it has, and how many of them the device rules out."""
+        """Origin of the space, its number of configs, and how many of them the device rules out."""
         size, pruned = count(self.pruned), ruled_out(self.space, self.pruned)
         return {"origin": self.space.origin, "size": size, "pruned": pruned}
 
-    @computed_field
-    @property
+    @result.computed
     def trials(self) -> int:
         """Configs that were evaluated."""
         return self.found.progress.trials
 
-    @computed_field
-    @property
+    @result.computed
     def recalled(self) -> int:
-        """Of these, by an earlier run."""
+        """Trials of an earlier run."""
         return self.found.progress.recalled
 
-    @computed_field
-    @property
+    @result.computed
     def failed(self) -> int:
-        """Of these, not correct."""
+        """Trials that were not correct."""
         return self.found.progress.failed
 
-    @computed_field
-    @property
+    @result.computed
     def duplicates(self) -> int:
-        """Of these, whose code had been measured under another config."""
+        """Trials whose code was already measured under another config."""
         return self.found.progress.duplicates
 
-    @computed_field
-    @property
+    @result.computed
     def statuses(self) -> dict[str, int]:
         """How many trials ended how."""
         return {status.value: count for status, count in self.found.progress.statuses.items()}
 
-    @computed_field
-    @property
+    @result.computed
     def seconds(self) -> float:
-        """Spent on trials, those of an earlier run too."""
+        """Seconds spent on trials, including those of an earlier run."""
         return round(self.found.progress.seconds, 3)
 
-    @computed_field
-    @property
+    @result.computed
     def stopped(self) -> str:
         """Why the search ended."""
         return self.found.stopped
 
-    @computed_field
-    @property
+    @result.computed
     def start(self) -> Metrics | None:
-        """The unchanged kernel, timed beside the finalists."""
+        """The unchanged kernel, timed with the finalists."""
         return self.found.start.metrics() if self.found.start else None
 
-    @computed_field
-    @property
+    @result.computed
     def best(self) -> dict[str, Any] | None:
         """The winner's config and metrics."""
         return _row(self.found.best) if self.found.best else None
 
-    @computed_field
-    @property
+    @result.computed
     def best_so_far(self) -> dict[str, Any] | None:
-        """The fastest trial, which may not have won among the finalists."""
+        """The fastest trial, which need not be the winner of the finals."""
         leader = self.found.progress.best
         return {"config": leader.config, "latency_ms": leader.latency_ms} if leader else None
 
@@ -147,11 +120,10 @@ class Result(result.Result):
         """How many times as fast as the kernel's own constants."""
         best, start = self.found.best, self.found.start
         if self.own:
-            return 1.0  # one code, timed twice: what differs is noise
+            return 1.0  # equal code, timed twice: the difference is noise
         return start.latency_ms / best.latency_ms if best and start and best.latency_ms and start.latency_ms else None
 
-    @computed_field
-    @property
+    @result.computed
     def finalists(self) -> list[dict[str, Any]]:
         """The configs that were timed interleaved, and the unchanged kernel, the fastest first."""
         return [_row(final) for final in self.found.finals]
@@ -159,7 +131,7 @@ class Result(result.Result):
     @computed_field(alias="kernel")
     @property
     def kernel_path(self) -> Path | None:
-        """Where the tuned kernel stands; None where there is none to write."""
+        """File of the tuned kernel; None if there is none to write."""
         best, short = self.found.best, self.job.problem.id.rsplit("/", 1)[-1]
         if not self.save or best is None or not self.faster or self.unproven:
             return None
@@ -167,15 +139,14 @@ class Result(result.Result):
         figure = f"_{self.gain:.3f}x" if self.gain and self.contention is None else ""
         return self.folder / f"{short}_tuned{figure}.py"
 
-    @computed_field
-    @property
+    @result.computed
     def journal(self) -> Path:
         """The file with each trial."""
         return self.folder / "journal.jsonl"
 
     @property
     def exit_code(self) -> int:
-        """0 where a config is faster, 1 where none was correct."""
+        """0 if a config is faster, 1 if none was correct."""
         if self.found.best is None or self.unproven:
             return 1
         return 0 if self.faster or self.patch else NOTHING_FASTER
@@ -195,7 +166,7 @@ class Result(result.Result):
             text = with_evidence(source, self.job.problem, best, start if start and start.measurement else best)
             write_whole(self.kernel_path, text)
         if plot and timed:
-            from ...api.plots import write_search_plot
+            from ...runtime.plots import write_search_plot
 
             title = f"{Path(self.job.reference).name} on {self.device}"
             write_search_plot(self.folder / "convergence.png", self.found, title)
@@ -203,7 +174,7 @@ class Result(result.Result):
 
     @property
     def compared(self) -> list[Evaluation]:
-        """What an autotuner's configs are chosen from: the finalists, timed interleaved, or else all trials."""
+        """Candidates for an autotuner's configs: the finalists, timed interleaved, otherwise all trials."""
         return [finalist for finalist in self.found.finals if finalist.config] or list(self.found.evaluations)
 
     @property
@@ -214,7 +185,7 @@ class Result(result.Result):
 
     @property
     def own_constants(self) -> Evaluation | None:
-        """The evaluation of the kernel's own constants, timed beside the finalists, with its config."""
+        """The evaluation of the kernel's own constants, timed with the finalists, with its config."""
         start, present = self.found.start, self.job.kernel.config
         own = {name: present[name] for name in self.pruned.names}
         return start.model_copy(update={"config": own}) if start is not None else None
@@ -230,13 +201,13 @@ class Result(result.Result):
 
     @property
     def contention(self) -> float | None:
-        """Cores that other processes kept busy while the winner, or what it is compared with, was timed."""
+        """Cores that other processes kept busy while the winner or its baseline was timed."""
         timed = [e.contention for e in (self.found.best, self.found.start) if e and e.contention is not None]
         return max(timed, default=None)
 
     @property
     def unproven(self) -> str:
-        """Why the winner does not count as a result: its launches could not be replayed; '' where it does."""
+        """Reason why the winner is no result, since its launches could not be replayed; '' if it is a result."""
         best = self.found.best
         return best.message if best is not None and not best.ok else ""
 
@@ -266,6 +237,23 @@ class Result(result.Result):
             found.append(f"unproven, so the kernel is not written: {self.unproven}; `require_replay` accepts it")
         return found
 
+    @property
+    def next_step(self) -> str:
+        """What an agent should do with the config."""
+        if self.found.best is None:
+            return "no config was correct: evaluate the kernel as it stands first"
+        if self.kernel_path is not None:
+            return "take over the kernel's file, or write best's config into the constants, and profile again"
+        return "keep the constants: none is faster beyond noise; profile for another bottleneck"
+
+    @property
+    def failed_kernel(self) -> tuple[Kernel, Evaluation] | None:
+        """A wrong config, if none is correct."""
+        failed = next((trial for trial in self.found.evaluations if not trial.ok), None)
+        if self.found.best is not None or failed is None:
+            return None
+        return self.job.kernel.bind(failed.config), failed
+
     def lines(self) -> Iterator[Any]:
         """The winner, its gain and speedups, and the files."""
         best = self.found.best
@@ -280,6 +268,8 @@ class Result(result.Result):
             f"{best.latency_ms:.4f} ms{faster}; {best.speedup} against the reference{escape(beside_reference(best))}; "
             f"stopped: {escape(self.stopped)}"
         )
+        if (sanitized := sanitizer_line(best)) is not None:
+            yield sanitized
         yield from workload_lines(best.workloads, self.found.start.workloads if self.found.start else {})
         files = ("kernel", self.kernel_path), ("solution", self.solution), ("patch", self.patch)
         for what, path in (*files, ("trials", self.folder)):

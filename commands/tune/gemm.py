@@ -8,22 +8,21 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ...api.devices import CPU, device_of
-from ...api.evaluators import Searcher
-from ...api.triton_cache import enter_products
 from ...core import Config, Evaluation, KernelwrightError, OptionError
 from ...core.events import Emit, Event, Note, PartDone, Warned, working
 from ...core.files import write_whole
 from ...evaluators.local import LocalEvaluator
 from ...evaluators.settings import Sampling, SearchSettings
 from ...runtime import command
-from ...runtime.command import NOT_SHOWN
-from ...runtime.runtime import Runtime
+from ...runtime.devices import CPU, device_of
+from ...runtime.evaluators import Searcher
+from ...runtime.runtime import OpenSearcher, Runtime
+from ...runtime.triton_cache import enter_products
 from ...tuners import catalogue
 from ...tuners.gemm.cover import cover
 from ...tuners.gemm.device import Device
@@ -35,14 +34,14 @@ from ...tuners.gemm.rule import fit_rule
 from ...tuners.gemm.shapes import Shape
 from ...tuners.gemm.sizes import Sizes
 from ...tuners.gemm.stores import store_of
-from ...tuners.gemm.stores.store import TRITON, Store, Subject
+from ...tuners.gemm.stores.store import TRITON, ConfigKey, EngineFormat
 from ...tuners.gemm.stores.triton_cache import FUNCTION, MODULE, TIMES, TritonCache, workloads
 from ...tuners.gemm.sweep import Sweep
 from ...tuners.gemm.task import Task
 from ._gemm_options import Options as Options
+from ._gemm_options import sizes_of, task_of
 from ._gemm_result import Result as Result
 from ._gemm_result import describe, geomean
-from ._gemm_task import sizes_of, task_of
 
 EXAMPLES = (
     "tune gemm --sizes sizes.yaml --format tune-gemm --output tuned.yaml --compare",
@@ -51,7 +50,10 @@ EXAMPLES = (
 )
 POSITIONAL = ("product",)
 MAX_COVER_CANDIDATES = 12
-"""Configs, best at the most shapes, that are measured at all shapes, for a set that serves them all."""
+"""Number of configs that are measured at all shapes, to choose a set that serves all.
+
+The most frequent winners count.
+"""
 
 
 @dataclass(frozen=True)
@@ -61,21 +63,23 @@ class Plan(command.Plan):
     product: str
     dtype: str
     devices: list[str]
-    device: Device = field(metadata=NOT_SHOWN)
-    sizes: Sizes = field(metadata=NOT_SHOWN)
-    task: Task = field(metadata=NOT_SHOWN)
-    subject: Subject = field(metadata=NOT_SHOWN)
-    store: Store = field(metadata=NOT_SHOWN)
+    device: Device = field(metadata=command.NOT_SHOWN)
+    sizes: Sizes = field(metadata=command.NOT_SHOWN)
+    task: Task = field(metadata=command.NOT_SHOWN)
+    subject: ConfigKey = field(metadata=command.NOT_SHOWN)
+    store: EngineFormat = field(metadata=command.NOT_SHOWN)
     target: Path
     """Where the engine's files are."""
     folder: Path
     resume: bool
     check_only: bool
-    """Whether the configs of the file of sizes are checked, and nothing is searched."""
+    """Whether to check the configs in the file of sizes, without a search."""
     show_errors: bool
     max_configs: int | None
-    """The most configs of a set for all shapes; None where none is chosen."""
-    open_evaluators: list[Callable[[], Searcher]] = field(metadata=NOT_SHOWN)
+    """Maximum number of configs in a set for all shapes; None for no set."""
+    two_references: bool = field(metadata=command.NOT_SHOWN)
+    """Whether cuBLAS may be another problem's reference."""
+    open_evaluators: list[OpenSearcher] = field(metadata=command.NOT_SHOWN)
     """One for each device."""
 
     def to_json(self) -> dict[str, Any]:
@@ -85,10 +89,15 @@ class Plan(command.Plan):
 
 def plan(options: Options, runtime: Runtime) -> Plan:
     """Read the table of shapes, and check that its files can be written."""
+    target, sampling = _target(options), _sampling(options.num_iters)
+    devices = runtime.devices(options)
+    searchers = [
+        runtime.searcher([item], options, options.tuner, options.compile_limit, options.compilers, sampling)
+        for item in devices
+    ]
     sizes = sizes_of(options)
     for line in sizes.refused:
         runtime.emit(Warned(f"left out: {line}"))
-    devices = runtime.devices(options)
     device = device_of(devices[0])
     if other := next((item for item in devices if device_of(item) != device), None):
         raise OptionError(f"{other} is another kind of GPU than {devices[0]}", "tune on each by itself")
@@ -96,13 +105,13 @@ def plan(options: Options, runtime: Runtime) -> Plan:
     device.require(task.dtype)
     if not task.timed and options.backend != TRITON:
         raise OptionError("TileLang's matrix products run on a GPU only", "check files with `backend` triton")
-    subject = Subject(options.product, task.dtype, device, options.layout, options.backend, installed(TRITON))
-    store, target = store_of(options.chosen_format), _target(options)
-    store.check(subject)
     if options.compare_wo_tuning and not sizes.configs:
         raise OptionError(f"{options.sizes} has no configs to check", "give a result of `format` tune-gemm")
-    return Plan(
-        product=options.product,
+    subject = ConfigKey(options.product, task.dtype, device, options.layout, options.backend, installed(TRITON))
+    folder, store = options.results / "gemm" / _slug(options, device), store_of(options.chosen_format)
+    store.check(subject)
+    return Plan.of(
+        options,
         dtype=options.chosen_dtype,
         devices=devices,
         device=device,
@@ -111,19 +120,19 @@ def plan(options: Options, runtime: Runtime) -> Plan:
         subject=subject,
         store=store,
         target=target,
-        folder=options.results / "gemm" / _slug(options, device),
-        resume=options.resume,
+        folder=folder,
         check_only=options.compare_wo_tuning,
         show_errors=options.compare or options.compare_wo_tuning,
         max_configs=options.configs,
-        open_evaluators=[_evaluator_of(options, item, runtime) for item in devices],
+        two_references=options.benchmark,
+        open_evaluators=searchers,
     )
 
 
 def run(plan: Plan, emit: Emit) -> Result:
     """Tune every shape, or check the configs of a file; write the results, also those of an interrupted sweep."""
 
-    def told(event: Event) -> None:
+    def pass_on(event: Event) -> None:
         if isinstance(event, PartDone) and isinstance(event.result, ShapeResult):
             shape = event.result
             text = f"{shape.shape}: {describe(shape, plan.show_errors)}, {shape.seconds:.0f} s"
@@ -141,11 +150,13 @@ def run(plan: Plan, emit: Emit) -> Result:
         evaluators = [open_evaluator() for open_evaluator in plan.open_evaluators]
         for evaluator in evaluators:
             stack.enter_context(evaluator)
+            if plan.two_references and isinstance(evaluator, LocalEvaluator):
+                evaluator.processes.keep(2)
         if plan.check_only:
-            return empty.model_copy(update={"shapes": tuple(_checked(plan, evaluators[0], told))})
+            return empty.model_copy(update={"shapes": tuple(_checked(plan, evaluators[0], pass_on))})
         plan.store.prepare(plan.target, plan.subject, plan.sizes.shapes)
         catalogue.preload(plan.task.tuner)
-        sweep = Sweep(plan.task, evaluators, plan.folder, told, plan.resume)
+        sweep = Sweep(plan.task, evaluators, plan.folder, pass_on, plan.resume)
         found: dict[str, Any] = {}
         try:
             sweep.run(plan.sizes.shapes)
@@ -169,23 +180,12 @@ def _saved(plan: Plan, sweep: Sweep, emit: Emit) -> dict[str, Any]:
     return {"files": tuple(files)}
 
 
-def _evaluator_of(options: Options, device: str, runtime: Runtime) -> Callable[[], Searcher]:
-    """Return what opens the evaluator of a sweep on one device."""
-    sampling: Sampling | None = None
-    if options.num_iters is not None:
-        usual = SearchSettings().sampling
-        most = max(usual.max_samples, options.num_iters)
-        sampling = replace(usual, min_samples=options.num_iters, max_samples=most)
-    adaptive, other_reference = catalogue.adaptive(options.tuner), options.benchmark
-    opened = runtime.searcher([device], options.compilers, adaptive, options.compile_limit, options, sampling=sampling)
-
-    def open_evaluator() -> Searcher:
-        found = opened()
-        if other_reference and isinstance(found, LocalEvaluator):
-            found.processes.keep(2)  # cuBLAS may be another problem's reference
-        return found
-
-    return open_evaluator
+def _sampling(num_iters: int | None) -> Sampling | None:
+    """Return the usual sampling of a search with at least so many calls; None for the usual one."""
+    if num_iters is None:
+        return None
+    usual = SearchSettings().sampling
+    return replace(usual, min_samples=num_iters, max_samples=max(usual.max_samples, num_iters))
 
 
 def _checked(plan: Plan, evaluator: Searcher, emit: Emit) -> list[ShapeResult]:
@@ -195,11 +195,11 @@ def _checked(plan: Plan, evaluator: Searcher, emit: Emit) -> list[ShapeResult]:
     for number, shape in enumerate(shapes, start=1):
         config = suited(sizes.configs[shape], task.kernel)
         try:
-            (one,) = evaluator.evaluate(task.problem(shape), task.kernel, [config])
+            (evaluation,) = evaluator.evaluate(task.problem(shape), task.kernel, [config])
         except KernelwrightError as error:
             result = ShapeResult(shape, error=" ".join(str(error).split()))
         else:
-            result = _verdict(shape, config, one)
+            result = _verdict(shape, config, evaluation)
         emit(PartDone(result, number, len(shapes)))
         found.append(result)
     for shape in sizes.shapes:
@@ -208,11 +208,11 @@ def _checked(plan: Plan, evaluator: Searcher, emit: Emit) -> list[ShapeResult]:
     return found
 
 
-def _verdict(shape: Shape, config: Config, one: Evaluation) -> ShapeResult:
+def _verdict(shape: Shape, config: Config, evaluation: Evaluation) -> ShapeResult:
     """Return what a check of a given config came to."""
-    if not one.ok:
-        return ShapeResult(shape, trials=1, error=f"{one.status}: {first_message(one)}")
-    return ShapeResult(shape, config, "given", one.latency_ms, max_error=largest_error(one), trials=1)
+    if not evaluation.ok:
+        return ShapeResult(shape, trials=1, error=f"{evaluation.status}: {first_message(evaluation)}")
+    return ShapeResult(shape, config, "given", evaluation.latency_ms, max_error=largest_error(evaluation), trials=1)
 
 
 def _cover(most: int, sweep: Sweep, emit: Emit) -> dict[str, Any]:
@@ -231,8 +231,8 @@ def _cover(most: int, sweep: Sweep, emit: Emit) -> dict[str, Any]:
         return {}
     rule = fit_rule(times, chosen.configs)
     ratios = [
-        row[picked] / min(row.values()) if (picked := rule.choose(one.m, one.n, one.k)) in row else None
-        for one, row in times.items()
+        row[picked] / min(row.values()) if (picked := rule.choose(shape.m, shape.n, shape.k)) in row else None
+        for shape, row in times.items()
     ]
     slowdown = geomean(ratios) if all(ratios) else None
     return {"covered": chosen, "rule": rule, "rule_slowdown": slowdown}
@@ -244,7 +244,7 @@ def _enter(target: Path, timed: bool, emit: Emit) -> None:
     if not timed or not workloads(document):
         emit(Warned("nothing was timed on a GPU, so there is no entry for Triton's cache"))
         return
-    entered = enter_products(target / MODULE, workloads(document))
+    entered = enter_products(target / MODULE, FUNCTION, workloads(document))
     emit(Note(f"{len(entered)} entries in Triton's cache; import {FUNCTION} from {target / MODULE}"))
 
 
@@ -262,7 +262,7 @@ def _slug(options: Options, device: Device) -> str:
 
 
 def versions(shapes: Sequence[ShapeResult]) -> Mapping[str, str]:
-    """Return what the times depend on: those of the process that measured, else those of this one."""
+    """Return the versions that times depend on, from the process that measured, otherwise from this one."""
     measured = next((shape.environment for shape in shapes if shape.environment), {})
     names = ("triton", "tilelang", "torch", "cuda", "driver", "device")
     return {"triton": installed("triton"), **{name: measured[name] for name in names if name in measured}}

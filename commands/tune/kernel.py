@@ -15,18 +15,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ...api.bring_back import NOTHING, WayBack, bring_back
-from ...api.devices import CPU
-from ...api.evaluators import Searcher, at_workloads
-from ...api.jobs import Job, require_timed
-from ...api.options.groups import OUTPUT, SEARCH, WHERE, MachineOptions, ProblemOptions, ReturnOptions, SaveOptions
-from ...api.options.option import described, option
-from ...api.options.trust import TimingOptions
-from ...api.run_journal import same_run
-from ...api.solutions import save_solution
 from ...core import (
     Budget,
     Config,
+    Evaluator,
     Journal,
     Kernel,
     OptionError,
@@ -44,10 +36,18 @@ from ...core.space_inference import named_sizes
 from ...core.syntax_tree import literal
 from ...core.workload_rows import workloads_by_key
 from ...evaluators.several_workloads import SeveralWorkloads, merged_profile
+from ...evaluators.sizes_in_scope import size_keys
 from ...evaluators.waiting import WorkingClock
 from ...runtime import command
-from ...runtime.command import NOT_SHOWN
+from ...runtime.devices import CPU
+from ...runtime.evaluators import Searcher, at_workloads
+from ...runtime.jobs import Job, require_timed, same_run
+from ...runtime.options.groups import OUTPUT, SEARCH, WHERE, MachineOptions, ProblemOptions, ReturnOptions, SaveOptions
+from ...runtime.options.option import described, option
+from ...runtime.options.trust import FinalCheckOptions, TimingOptions
 from ...runtime.runtime import OpenSearcher, Runtime
+from ...runtime.triton_cache import workload_keys
+from ...runtime.write_result import NOTHING, PatchDestination, save_solution, select_autotune_configs, write_result
 from ...tuners import catalogue
 from ...tuners.discovery import FoundSpace, space_of
 from ...tuners.formats import read_recording
@@ -64,14 +64,15 @@ EXAMPLES = (
     "tune kernel my_kernel.py --problem 1_1 --param BLOCK_M=32,64,128 --seconds 60 --plot",
 )
 POSITIONAL = ("kernel",)
+AGENTS = ("kernel", "params", "constraint", "problem", "workload", "backend", "reference", "inputs", "tuner", "seed")
 SPACE = "Search space"
 TRIALS = 200
-"""Of a search whose tuner does not end by itself, where the caller names no limit."""
+"""Default limit of a search whose tuner does not end by itself."""
 _PARAM = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(.+)")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(SaveOptions, TimingOptions, MachineOptions, ProblemOptions, ReturnOptions):
+class Options(SaveOptions, TimingOptions, FinalCheckOptions, MachineOptions, ProblemOptions, ReturnOptions):
     """Search the parameters of a kernel."""
 
     kernel: str = field(
@@ -84,12 +85,12 @@ class Options(SaveOptions, TimingOptions, MachineOptions, ProblemOptions, Return
     """By name, such as `{"BLOCK_M": [32, 64]}`, or texts such as 'BLOCK_M=32,64'. A command line gives the latter."""
     constraint: tuple[str, ...] = option((), "An expression that every config must satisfy.", SPACE, metavar="EXPR")
     prune: bool = option(True, "Keep configs that the device cannot run.", SPACE)
-    tuner: str = option("portfolio", "portfolio, xgboost, hill_climb, annealing, random or grid.", SEARCH)
+    tuner: str = option("portfolio", "{choices}.", SEARCH, choices=catalogue.choices)
     stride: int | None = option(None, "Of the grid: every N-th config first.", SEARCH, metavar="N", at_least=1)
     trials: int | None = option(None, "At most this many configs; by default 200, for grid all.", SEARCH, at_least=1)
     seconds: float | None = option(None, "Start no trial after this time.", SEARCH, above=0)
     patience: int | None = option(None, "Stop after this many trials without a better one.", SEARCH, at_least=1)
-    seed: int = option(0, "Of the tuner's choices.", SEARCH)
+    seed: int = option(0, "Random seed of the tuner.", SEARCH)
     warm: tuple[Path, ...] = option(
         (), "A journal or recording of the same parameters elsewhere.", SEARCH, metavar="FILE"
     )
@@ -112,7 +113,7 @@ class Options(SaveOptions, TimingOptions, MachineOptions, ProblemOptions, Return
         return Budget(trials=trials if self.trials is None else self.trials, seconds=self.seconds)
 
     def check(self) -> None:
-        """Raise `OptionError` for what does not go together."""
+        """Raise `OptionError` for options that contradict each other."""
         super().check()
         catalogue.check(self.tuner)
         if self.stride is not None and not catalogue.exhaustive(self.tuner):
@@ -123,7 +124,7 @@ class Options(SaveOptions, TimingOptions, MachineOptions, ProblemOptions, Return
 
 @dataclass(frozen=True)
 class Plan(command.Plan):
-    """A search, and what becomes of its result."""
+    """A search, and the places of its result."""
 
     job: Job
     devices: list[str]
@@ -142,47 +143,37 @@ class Plan(command.Plan):
     save: bool
     plot: bool
     dataset: Path | None
-    """Where a faster kernel goes as a Solution."""
-    way_back: WayBack | None = field(metadata=NOT_SHOWN)
-    warm: list[tuple[Config, float | None]] = field(metadata=NOT_SHOWN)
-    """What is known of the space's configs from elsewhere, in milliseconds."""
-    open_evaluator: OpenSearcher = field(metadata=NOT_SHOWN)
+    """Dataset for a faster kernel as a Solution."""
+    destination: PatchDestination | None = field(metadata=command.NOT_SHOWN)
+    warm: list[tuple[Config, float | None]] = field(metadata=command.NOT_SHOWN)
+    """Known times of configs from other sources, in milliseconds."""
+    open_evaluator: OpenSearcher = field(metadata=command.NOT_SHOWN)
 
 
 def plan(options: Options, runtime: Runtime) -> Plan:
-    """Find the kernel and check what can be checked before it is measured."""
+    """Find the kernel, and check everything that needs no measurement."""
     params = parse_params(options.params)
-    remote = runtime.remote(options)
-    devices = runtime.devices(options, remote)
-    job = runtime.joint_job(options, options.kernel, devices[0], remote)
+    devices = runtime.devices(options)
+    opened = runtime.searcher(devices, options, options.tuner, options.compile_limit, options.compilers)
+    job = runtime.joint_job(options, options.kernel, devices[0])
     require_timed(job)
     # Most mistakes are found now; the extents of the matrix product are known with the profile.
     space = space_of(job.kernel, params, options.constraint, named_sizes(job.problem), profiled=False)
-    adaptive = catalogue.adaptive(options.tuner)
-    return Plan(
+    return Plan.of(
+        options,
         job=job,
         devices=devices,
         params=params,
-        constraint=options.constraint,
-        prune=options.prune,
-        tuner=options.tuner,
-        seed=options.seed,
         stride=options.stride or 1,
-        budget=options.budget,
-        patience=options.patience,
         folder=results_folder(options.results, job),
-        resume=options.resume,
-        save=options.save,
-        plot=options.plot,
-        dataset=options.dataset,
-        way_back=WayBack.of(options, job),
+        destination=PatchDestination.of(options, job),
         warm=[pair for path in options.warm for pair in _warmth(path, job.kernel, space.space, runtime.emit)],
-        open_evaluator=runtime.searcher(devices, options.compilers, adaptive, options.compile_limit, options, remote),
+        open_evaluator=opened,
     )
 
 
 def run(plan: Plan, emit: Emit) -> Result:
-    """Search, and write the result, also that of an interrupted search."""
+    """Search and write the result, also after an interruption."""
     if not plan.resume:
         set_aside(plan.folder / "journal.jsonl")
     clock = WorkingClock()
@@ -213,7 +204,7 @@ def run(plan: Plan, emit: Emit) -> Result:
         try:
             found = search.run()
         except BaseException as error:
-            # Without a trial of its own, this run has nothing to put over what an earlier one left.
+            # Without a trial of its own, this run does not overwrite the files of an earlier one.
             if search.progress.trials > search.progress.recalled:
                 why = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error) or type(error).__name__
                 with contextlib.suppress(ResultsError, SpaceError):
@@ -221,9 +212,9 @@ def run(plan: Plan, emit: Emit) -> Result:
             raise
         finally:
             emit(Finished())
-    tuned = result(found)
-    tuned.write(plan.plot)
-    return _handed_on(plan, tuned, keys, emit)
+        tuned = result(found)
+        tuned.write(plan.plot)
+        return _handed_on(plan, tuned, keys, evaluator, emit)
 
 
 @dataclass(frozen=True)
@@ -245,7 +236,7 @@ class _Space:
 def _looked_at(
     plan: Plan, evaluator: SeveralWorkloads[Searcher], emit: Emit
 ) -> tuple[dict[str, Profile], dict[str, str]]:
-    """Return each workload's profile, and what the function's autotuner tells workloads apart by."""
+    """Return the profile of each workload, and the keys by which the function's autotuner distinguishes workloads."""
     job = plan.job
     loading = threading.Thread(target=catalogue.preload, args=(plan.tuner,), daemon=True)
     with (
@@ -253,8 +244,8 @@ def _looked_at(
         ThreadPoolExecutor(1, "keys") as beside,
     ):
         loading.start()
-        reading = beside.submit(autotuner_keys, plan.way_back, job)
-        profiles = {name: seen_in(one, job.kernel) for name, one in evaluator.profiles(job.problem).items()}
+        reading = beside.submit(autotuner_keys, plan.destination, job)
+        profiles = {name: seen_in(profile, job.kernel) for name, profile in evaluator.profiles(job.problem).items()}
         keys = reading.result()
         loading.join()
     return profiles, keys
@@ -269,44 +260,45 @@ def _searched_space(plan: Plan, profiles: Mapping[str, Profile]) -> _Space:
 
 
 def _tuner(plan: Plan, space: _Space, profiles: Mapping[str, Profile], sets: Sequence[Sequence[str]]) -> Tuner:
-    """Return the tuner, or one that has a tuner for each of the sets of workloads."""
+    """Return the tuner, or one with a tuner for each set of workloads."""
 
     def make(names: Sequence[str]) -> Tuner:
-        # Tiles for one decoded token say nothing of those for a prompt.
+        # Tiles for one decoded token do not predict those for a prompt.
         there = merged_profile([profiles[name] for name in names] if names else list(profiles.values()))
-        return catalogue.create(plan.tuner, space.pruned, plan.seed, plan.warm, space.start, there, plan.stride)
+        return catalogue.create_tuner(plan.tuner, space.pruned, plan.seed, plan.warm, space.start, there, plan.stride)
 
     return per_workload(make, sets) if catalogue.adaptive(plan.tuner) else make(())
 
 
-def _handed_on(plan: Plan, tuned: Result, keys: Mapping[str, str], emit: Emit) -> Result:
+def _handed_on(plan: Plan, tuned: Result, keys: Mapping[str, str], evaluator: Evaluator, emit: Emit) -> Result:
     """Write a faster kernel into its dataset, or back into the user's package."""
     found, job = tuned.found, plan.job
     if tuned.kernel_path is not None and found.best is not None:
         kernel = job.kernel.bind(found.best.config)
         solution = save_solution(plan.dataset, job, kernel, found.best, emit)
         tuned = tuned.model_copy(update={"solution": solution})
-    if plan.way_back is None:
+    if plan.destination is None:
         return tuned
     best = found.best if tuned.faster and not tuned.unproven else tuned.own_constants
     if best is None:
         emit(Note(NOTHING))
         return tuned
-    from ...api.patches import worthwhile  # with it comes libcst
-
     bound, tried = job.kernel.bind(best.config), [*found.evaluations, *found.finals]
-    configs = worthwhile(best, tuned.compared, keys)
-    patch = bring_back(plan.way_back, job, bound, best, configs, tried, emit)
+    configs = select_autotune_configs(best, tuned.compared, keys)
+    patch = write_result(plan.destination, job, bound, best, configs, tried, evaluator, emit, tuned.compared)
     return tuned.model_copy(update={"patch": patch})
 
 
-def autotuner_keys(way_back: WayBack | None, job: Job) -> dict[str, str]:
-    """What the function's autotuner tells its workloads apart by; nothing where it has none, or gets no configs."""
-    if way_back is None or job.function is None or not job.function.kernels:
-        return {}
-    from ...api.workload_keys import workload_keys
+def autotuner_keys(destination: PatchDestination | None, job: Job) -> dict[str, str]:
+    """Return the keys by which the function can distinguish workloads: its autotuner, or the sizes beside its launches.
 
-    return workload_keys(job.function, job.problem)
+    Empty without new configs.
+    """
+    if destination is None or job.function is None:
+        return {}
+    if job.function.kernels:
+        return workload_keys(job.function, job.problem)
+    return size_keys(job.function, job.problem)
 
 
 def _warmth(path: Path, kernel: Kernel, space: SearchSpace, emit: Emit) -> list[tuple[Config, float | None]]:
@@ -345,7 +337,7 @@ def _value(text: str, whole: str) -> Value:
 
 
 def results_folder(root: Path, job: Job) -> Path:
-    """Where the searches of one kernel at one workload on one device are kept."""
+    """Return the folder of searches of a kernel at a workload on a device."""
     problem = job.problem
     device = CPU if (job.device, job.where) == (CPU, "") else _slug(job.label)
     # A dataset may have other sizes under the same workload's name.

@@ -108,7 +108,7 @@ def recorded_problem(dataset: TraceDataset, name: str) -> RecordedProblem:
     if not workloads:
         raise ProblemError(f"Definition {name} of {dataset.root} has no Workloads; record one in workloads/")
     _check(definition)
-    ordered = sorted(workloads, key=lambda one: elements(definition, one))
+    ordered = sorted(workloads, key=lambda workload: elements(definition, workload))
     return RecordedProblem(
         id=name,
         name=name,
@@ -189,8 +189,10 @@ def _sizes(definition: Definition, workload: Workload) -> dict[str, Any]:
     given = workload.inputs.items()
     return {
         **{name: workload.axes[name] for name in definition.var_axes},
-        SCALARS: {name: one.value for name, one in given if isinstance(one, ScalarInput)},
-        TENSORS: {name: (one.path, one.tensor_key) for name, one in given if isinstance(one, SafetensorsInput)},
+        SCALARS: {name: source.value for name, source in given if isinstance(source, ScalarInput)},
+        TENSORS: {
+            name: (source.path, source.tensor_key) for name, source in given if isinstance(source, SafetensorsInput)
+        },
     }
 
 

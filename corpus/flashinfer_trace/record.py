@@ -1,4 +1,4 @@
-"""What all records of a dataset have in common."""
+"""Base class of all records of a dataset."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ class Environment(Record):
 
 
 class TraceEvaluation(Record):
-    """What came of a Solution on a Workload; errors and times exist only where the status allows them."""
+    """Result of a Solution on a Workload; errors and times exist only where the status allows them."""
 
     status: Status
     environment: Environment

@@ -1,4 +1,4 @@
-"""What SOL-ExecBench adds to flashinfer-trace: axes by expression, inputs that the reference makes, tolerances per
+"""Extensions of flashinfer-trace by SOL-ExecBench: axes by expression, inputs that the reference makes, tolerances per
 Workload, lists of languages, two more statuses.
 
 Its datasets have a folder per problem, with definition.json, workload.jsonl (Workloads, not Traces) and Solutions.
@@ -107,7 +107,7 @@ class ToleranceSpec(Record):
 
     def tolerances(self) -> dict[str, Tolerance]:
         """Return the tolerances by dtype: these for floating-point numbers; others must be equal."""
-        one = Tolerance(self.max_atol, self.max_rtol, self.required_matched_ratio)
+        tolerance = Tolerance(self.max_atol, self.max_rtol, self.required_matched_ratio)
         if self.max_error_cap is not None:
-            one = one._replace(cap=self.max_error_cap)
-        return dict.fromkeys(TOLERANCES, one)
+            tolerance = tolerance._replace(cap=self.max_error_cap)
+        return dict.fromkeys(TOLERANCES, tolerance)

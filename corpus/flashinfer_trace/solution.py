@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
-from pathlib import Path
 
 from ...core import KernelError, PythonKernel, Target
 from ...core.language import backend, recognize
 from ...core.syntax_tree import expression_tree
+from ...core.user_package import MODEL, CandidateText, stands_alone
 from .definition import Definition, TensorSpec
 from .schema import BuildSpec, Solution, SourceFile
 from .sol_execbench import ExprAxis
+from .solution_files import SolutionFiles
 
 FILE = "kernel.py"
 _CLASS = "ModelNew"
@@ -19,7 +20,7 @@ _ENTRY = "\n\n# The entry point of a Solution; what follows is left out when it 
 _IMPORTED = re.compile(r"^\s*(?:from|import)\s+([\w.]+)", re.MULTILINE)
 _REPLAYABLE = frozenset({"triton", "tilelang"})
 _BESIDE = frozenset({"pytorch"})
-"""Languages that may stand beside in a list: they are Python, and the kernel's rules say what of them may be used."""
+"""Languages that may be listed in addition: they are Python, and the kernel's rules say what of them may be used."""
 
 
 def kernel_of(solution: Solution, definition: Definition) -> PythonKernel:
@@ -34,35 +35,16 @@ def kernel_of(solution: Solution, definition: Definition) -> PythonKernel:
     if (ours := _kernel_file(solution)) is not None:
         return PythonKernel.parse(ours, name=solution.name)
     try:
-        source, function = _as_one_file(solution)
+        files = SolutionFiles.of(solution)
     except KernelError as error:
         raise KernelError(f"{where}: {error}") from None
-    source += _model(definition, function, spec.destination_passing_style)
+    model = _model(definition, spec.function, spec.destination_passing_style)
+    if files.is_one and _CLASS not in files.entry_names:
+        source = files.entry_text + model
+    else:
+        call = f"from {files.entry} import {spec.function}\n{model}"
+        source = CandidateText("", files.texts, call, MODEL).source
     return PythonKernel.parse(source, name=solution.name)
-
-
-def _as_one_file(solution: Solution) -> tuple[str, str]:
-    """Return the entry point's file with all of the others that it imports, and the entry point's name there.
-
-    A file that imports none of them stays as it is, unless it has a name of ours.
-    """
-    from ..inlining.inliner import inline  # libcst takes most of a second
-    from ..inlining.modules import OwnName, Package
-    from ..inlining.references import definition_of
-    from ..inlining.texts import Texts
-
-    spec = solution.spec
-    package = Package(Texts({item.path: item.content.removeprefix("\ufeff") for item in solution.sources}))
-    module = package.module_of(Path(spec.file))
-    if spec.function not in {*module.definitions, *module.imports}:
-        raise KernelError(f"spec.entry_point: {spec.file} has no function {spec.function}")
-    if module.stands_alone and _CLASS not in {*module.definitions, *module.imports}:
-        return module.text, spec.function
-    entry = definition_of(package, module.name, spec.function, spec.file)
-    if not isinstance(entry, OwnName):
-        raise KernelError(f"spec.entry_point: {spec.file} imports {spec.function}, and none of the sources defines it")
-    found = inline(package, [entry], {_CLASS}, whole=[module.name])
-    return found.source, found.names[entry]
 
 
 def backend_of(solution: Solution) -> str | None:
@@ -104,12 +86,25 @@ def solution_of(
         spec=BuildSpec(
             **form,
             target_hardware=("LOCAL",) if sol else (_hardware(kernel, hardware),),
-            entry_point=f"{FILE}::{run}",
+            entry_point=f"{_sources(kernel.source, entry)[0].path}::{run}",
             dependencies=("torch", language),
             destination_passing_style=False,
         ),
-        sources=(SourceFile(path=FILE, content=kernel.source.rstrip() + "\n" + _ENTRY + entry),),
+        sources=_sources(kernel.source, entry),
     )
+
+
+def _sources(source: str, entry: str) -> tuple[SourceFile, ...]:
+    """Return the files of a Solution for a kernel's text: its parts where it has several, and the entry point's last.
+
+    A file gets the parameters and the imports that it has of other parts.
+    """
+    if not stands_alone(source):
+        return (SourceFile(path=FILE, content=source.rstrip() + "\n" + _ENTRY + entry),)
+    text = CandidateText.of(source)
+    files = {label: text.standing_alone(label) for label in text.files}
+    main = SourceFile(path=_free(FILE, set(files)), content=text.call.rstrip() + "\n" + _ENTRY + entry)
+    return (main, *(SourceFile(path=label, content=content) for label, content in files.items()))
 
 
 def _hardware(kernel: PythonKernel, device: str) -> str:
@@ -118,8 +113,12 @@ def _hardware(kernel: PythonKernel, device: str) -> str:
 
 def _kernel_file(solution: Solution) -> str | None:
     """Return the kernel file that `solution_of` made a Solution of; None for one that others wrote."""
-    parts = solution.sources[0].content.partition(_ENTRY)
-    return parts[0] if parts[1] else None
+    first, *others = solution.sources
+    parts = first.content.partition(_ENTRY)
+    if not parts[1]:
+        return None
+    files = {item.path: item.content for item in others}
+    return CandidateText("", files, parts[0], MODEL).source if files else parts[0]
 
 
 def _free(name: str, taken: set[str]) -> str:

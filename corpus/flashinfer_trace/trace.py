@@ -9,7 +9,7 @@ from ...core import Evaluation, Status
 from .schema import Correctness, Environment, Performance, Trace, TraceEvaluation, Workload
 from .schema import Status as TraceStatus
 
-STATUSES: Mapping[Status, TraceStatus] = {
+STATUSES: Mapping[Status, TraceStatus | None] = {
     Status.OK: "PASSED",
     Status.UNPROVEN: "RUNTIME_ERROR",  # it has no status for what may be right and is not shown to be
     Status.REJECTED: "RUNTIME_ERROR",
@@ -20,8 +20,9 @@ STATUSES: Mapping[Status, TraceStatus] = {
     Status.WRONG_VALUE: "INCORRECT_NUMERICAL",
     Status.TIMEOUT: "TIMEOUT",
     Status.CRASHED: "RUNTIME_ERROR",
+    Status.NOT_MEASURED: None,
 }
-SOL_STATUSES: Mapping[Status, TraceStatus] = {**STATUSES, Status.REJECTED: "REWARD_HACK"}
+SOL_STATUSES: Mapping[Status, TraceStatus | None] = {**STATUSES, Status.REJECTED: "REWARD_HACK"}
 _NO_VERSIONS = frozenset({"device", "sandbox", "threads", "tf32", "uuid"})
 
 
@@ -30,11 +31,12 @@ def trace_of(
 ) -> Trace | None:
     """Return an evaluation of a Solution as a Trace, with SOL-ExecBench's statuses if `sol`.
 
-    None for a kernel that was found correct but not timed: PASSED needs times. `timestamp` is in ISO format.
+    None for a kernel that was found correct but not timed, since PASSED needs times, and for what is no
+    verdict. `timestamp` is in ISO format.
     """
     status = (SOL_STATUSES if sol else STATUSES)[evaluation.status]
     performance = _performance(evaluation)
-    if status == "PASSED" and performance is None:
+    if status is None or (status == "PASSED" and performance is None):
         return None
     environment = evaluation.environment
     told = [str(evaluation.rejection or evaluation.message), evaluation.log]

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import itertools
+import keyword
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from ...core import OptionError
-from ...core.text import wrong_field
+from ...core.text import data_of
 
 INPUTS = "inputs"
 _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 _WHOLE = ("int8", "int16", "int32", "int64", "uint8")
 _NARROW = "float8"
+_FLOATS = ("float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2")
+_SHORT = {
+    "half": "float16", "fp16": "float16", "bf16": "bfloat16", "float": "float32", "fp32": "float32",
+    "double": "float64", "fp64": "float64", "int": "int32", "long": "int64", "fp8": "float8_e4m3fn",
+    "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2",
+}  # fmt: skip
+_OF_THE_PROBLEM = ("torch", "importlib", "called", "fixed_inputs", "laid_out", "float")
+"""Names that the problem's file uses."""
 
 
 class TensorArgument(BaseModel):
@@ -29,13 +39,23 @@ class TensorArgument(BaseModel):
     below: int | str | None = None
     """Whole numbers from 0 to below this; 2 by default."""
 
+    @field_validator("dtype")
+    @classmethod
+    def _of_torch(cls, dtype: str) -> str:
+        """Return torch's own name of a dtype."""
+        name = _SHORT.get(dtype.removeprefix("torch."), dtype.removeprefix("torch."))
+        if name not in (*_FLOATS, *_WHOLE, "bool"):
+            raise ValueError(f"there is no dtype {dtype!r}; take one of {', '.join((*_FLOATS, *_WHOLE, 'bool'))}")
+        return name
+
     def expression(self) -> str:
         """Return the expression that draws it."""
-        shape = "(" + "".join(f"{extent}, " for extent in self.shape) + ")"
+        shape = "(" + "".join(f"{_extent(extent)}, " for extent in self.shape) + ")"
         if self.dtype == "bool":
             return f"torch.randint(0, 2, {shape}).bool()"
         if self.dtype in _WHOLE:
-            return f"torch.randint(0, {2 if self.below is None else self.below}, {shape}, dtype=torch.{self.dtype})"
+            below = "2" if self.below is None else _extent(self.below)
+            return f"torch.randint(0, {below}, {shape}, dtype=torch.{self.dtype})"
         if self.dtype.startswith(_NARROW):
             return f"torch.randn({shape}).to(torch.{self.dtype})"
         return f"torch.randn({shape}, dtype=torch.{self.dtype})"
@@ -74,20 +94,38 @@ class InputTable(BaseModel):
         return self
 
     def workloads(self) -> dict[str, dict[str, int]]:
-        """Return the sizes of each workload by its name, such as 'M=16,N=4096'."""
+        """Return the sizes of each workload, by constant, by its name, such as 'M=16,N=4096'."""
         several = {name: extents for name, extents in self.axes.items() if isinstance(extents, list)}
         rows = [dict(zip(several, extents, strict=True)) for extents in itertools.product(*several.values())]
-        return {",".join(f"{name}={value}" for name, value in row.items()): row for row in rows if row}
+        return {
+            ",".join(f"{name}={value}" for name, value in row.items()): {_constant(n): row[n] for n in row}
+            for row in rows
+            if row
+        }
 
     def source(self) -> str:
         """Return the constants and `get_inputs` of a problem file."""
         last = {name: extents[-1] if isinstance(extents, list) else extents for name, extents in self.axes.items()}
-        lines = [f"{name} = {extent}" for name, extent in last.items()]
+        lines = [f"{_constant(name)} = {extent}" for name, extent in last.items()]
         lines += [f"WORKLOADS = {self.workloads()!r}", "", "", "def get_inputs():", "    return ["]
         for name, one in self.inputs.items():
-            text = one.expression() if isinstance(one, TensorArgument) else repr(one)
-            lines.append(f"        {text},  # {name}")
+            text = one.expression() if isinstance(one, TensorArgument) else _literal(one)
+            lines.append(f"        {text},  # {name!r}")
         return "\n".join([*lines, "    ]", ""])
+
+
+def _constant(axis: str) -> str:
+    """Return the constant of the problem's file for an axis, which may have any name."""
+    return f"{axis}_" if keyword.iskeyword(axis) or axis in _OF_THE_PROBLEM else axis
+
+
+def _extent(extent: int | str) -> str:
+    return str(extent) if isinstance(extent, int) else _constant(extent)
+
+
+def _literal(value: bool | int | float | str | None) -> str:
+    special = isinstance(value, float) and not math.isfinite(value)
+    return f"float({str(value)!r})" if special else repr(value)
 
 
 def read_table(path: Path) -> InputTable:
@@ -98,15 +136,10 @@ def read_table(path: Path) -> InputTable:
         raise OptionError(f"`inputs` {path} names no function", f"write it as {path}::inputs")
     if not path.is_file():
         raise OptionError(f"`inputs`: there is no file {path}")
-    try:
+    with data_of(path, OptionError, "see docs/functions.md for its form", "is no table of `inputs`"):
         said: Any = yaml.safe_load(path.read_text())
         if not isinstance(said, Mapping):
             raise ValueError("it is no mapping")
         # Axes stand beside `inputs`, so that a table begins with its sizes.
         axes = {str(name): value for name, value in said.items() if name != INPUTS}
         return InputTable.model_validate({"axes": axes, INPUTS: said.get(INPUTS, {})})
-    except ValidationError as error:
-        what = wrong_field(error)
-    except (OSError, UnicodeDecodeError, ValueError, yaml.YAMLError) as error:
-        what = " ".join(str(error).split())
-    raise OptionError(f"`inputs` {path} is no table of inputs ({what})", "see docs/functions.md for its form")

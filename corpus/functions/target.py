@@ -1,8 +1,7 @@
-"""Where a function stands: `path/to/ops.py::swiglu`, `package.module::swiglu`, or a Python function itself."""
+"""Where a callable stands: `path/to/ops.py::swiglu`, `package.module::Norm.forward`, or a Python function itself."""
 
 from __future__ import annotations
 
-import ast
 import inspect
 import sys
 from collections.abc import Callable
@@ -10,23 +9,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...core import OptionError
-from ...core.syntax_tree import syntax_tree
+from ...core import KernelError, OptionError
 from ..names import nearest
+from .modules import ModuleText, Place
 
 SEPARATOR = "::"
 
 
 @dataclass(frozen=True)
 class Target:
-    """A function at the top level of a file."""
+    """A callable of a file: a function, a class's method or attribute, an operator, whatever the name means there."""
 
     path: Path
     """Resolved."""
     name: str
+    """With dots: 'swiglu', 'Norm.forward'."""
 
     def __str__(self) -> str:
         return f"{self.path.name}{SEPARATOR}{self.name}"
+
+    @property
+    def place(self) -> Place:
+        """Where its module lies."""
+        return Place(self.path)
 
 
 def is_function(reference: str) -> bool:
@@ -35,26 +40,22 @@ def is_function(reference: str) -> bool:
 
 
 def find_target(reference: str, option: str) -> Target:
-    """Return the function that a text names.
+    """Return the callable that a text names.
 
-    Raises `OptionError`, which names `option`: no such file, no such function, a function within another one.
+    Raises `OptionError`, which names `option`: no such file, no such name in it.
     """
     where, _, name = reference.partition(SEPARATOR)
-    if not where or not name:
+    if not where or not all(part.isidentifier() for part in name.split(".")):
+        if "<lambda>" in name:
+            raise OptionError(f"`{option}`: a lambda has no name to be found by", "define it with def")
+        if "<locals>" in name:
+            raise OptionError(f"`{option}` {name} is within another function", "name one that the file's top level has")
         raise OptionError(f"`{option}` {reference!r} names no function", "write it as path/to/ops.py::swiglu")
-    if "<lambda>" in name:
-        raise OptionError(f"`{option}`: a lambda has no name to be found by", "define it with def, at the top level")
-    if "." in name:
-        raise OptionError(
-            f"`{option}` {name} is within another function or class", "name a function at the top level of its file"
-        )
     path = _file_of(where, option)
-    defined, other = _functions(path, option)
-    if name in other:
-        line, advice = other[name]
-        raise OptionError(f"`{option}`: {path}, line {line}: {name} is no function of the file's top level", advice)
-    if name not in defined:
-        raise OptionError(f"`{option}`: {path} defines no function {name!r}{nearest(name, defined)}")
+    module = _read(path, option)
+    known = [*module.definitions, *module.imports]
+    if (first := name.partition(".")[0]) not in known and not module.stars:
+        raise OptionError(f"`{option}`: {path} defines no function {first!r}{nearest(first, known)}")
     return Target(path, name)
 
 
@@ -87,25 +88,8 @@ def _file_of(where: str, option: str) -> Path:
     raise OptionError(f"`{option}`: there is no module {where}", "give the path of its file, or set PYTHONPATH")
 
 
-def _functions(path: Path, option: str) -> tuple[list[str], dict[str, tuple[int, str]]]:
-    """Return the functions that a file defines; of what else it names, the line and what to do instead."""
+def _read(path: Path, option: str) -> ModuleText:
     try:
-        tree = syntax_tree(path.read_text())
-    except (OSError, UnicodeDecodeError, SyntaxError, ValueError) as error:
-        raise OptionError(f"`{option}`: cannot read {path}: {error}") from None
-    defined = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
-    other: dict[str, tuple[int, str]] = {}
-    open_: list[ast.AST] = list(tree.body)
-    while open_:
-        node = open_.pop()
-        match node:
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                other[name] = node.lineno, "write one there that calls it"
-            case ast.Name(id=name, ctx=ast.Store()):
-                other[name] = node.lineno, "write one there that calls it"
-            case ast.ImportFrom(names=names):
-                given = {item.asname or item.name: item.name for item in names}
-                other |= {name: (node.lineno, f"name the file that defines {known}") for name, known in given.items()}
-            case _:
-                open_ += ast.iter_child_nodes(node)
-    return defined, {name: found for name, found in other.items() if name not in defined}
+        return ModuleText(Place(path).module, path)
+    except KernelError as error:
+        raise OptionError(f"`{option}`: {error}") from None

@@ -1,75 +1,108 @@
-"""A user's function as a kernel file and a problem, both self-contained: none of them imports the user's package."""
+"""A user's function as a candidate and a problem, where it stands: both import the user's package."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
-from dataclasses import dataclass
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-import black
-import libcst as cst
-
-from ...core import JointProblem, KernelError, OptionError, ProblemError, PythonKernel, TorchProblem
-from ...core.syntax_tree import syntax_tree
-from ..inlining.inliner import Inlined, inline
-from ..inlining.modules import Library, Module, OwnName, Package
-from ..inlining.roots import Roots
-from .autotuning import TRITON, Autotuned, autotuned, constants_of, declarations, lacks_triton
-from .running import Conditions
+from ...core import JointProblem, KernelError, OptionError, PythonKernel, TorchProblem
+from ...core import Target as Processor
+from ...core.language import known_languages, recognize
+from ...core.languages import TRITON
+from ...core.text import digest_of
+from ...core.user_package import CandidateText, UserModule, UserPackage
+from .autotuning import (
+    Autotuned,
+    autotuned,
+    list_of_configs,
+    literal_configs,
+    with_single_configs,
+)
+from .launch_constants import with_launch_constants
+from .launch_values import OWN
+from .launches import Launched, launched, names_in
+from .modules import ModuleText, UserModules
+from .parameters import declarations, unique_constants
+from .reach import Reach, reach
+from .running import configs_of
 from .table import read_table
 from .target import Target, find_target, is_function
 
-LINE_LENGTH = 120
-_TORCH = ("torch", Library("import torch"))
-_KERNEL_NAMES = ("ModelNew", "SEARCH_SPACE", "CONSTRAINTS", "CONFIGS", "WORKLOADS")
-_PROBLEM_NAMES = ("Model", "get_inputs", "get_init_inputs", "WORKLOADS", "MATCHED")
-_MODEL = """
-class {name}(torch.nn.Module):
-    def forward(self{parameters}):
-        return {function}({arguments})
+_LOG = logging.getLogger(__name__)
+_RESERVED = ("ModelNew", "SEARCH_SPACE", "CONSTRAINTS", "CONFIGS", "WORKLOADS", "MATCHED")
+_OUTPUTS = "OUTPUTS"
+"""The constant of the inputs' file that names the arguments which count as results."""
+_FIXED = "FIXED"
+"""The constant of the inputs' file that names the arguments which are always as its function makes them."""
+_CALL = """import torch
+from kernelwright.evaluators.workers.user_call import called
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, *arguments):
+        return called({function}, arguments{options})
 """
-_WRITING_MODEL = """
-class {name}(torch.nn.Module):
-    def forward(self{parameters}):
-        {function}({arguments})
-        return tuple(one for one in [{names}] if isinstance(one, torch.Tensor))
-"""
-"""Of a function that returns nothing: what it writes is among its arguments."""
-_GET_INPUTS = """
-def get_inputs():
-    found = {function}(torch.initial_seed(){sizes})
-    if not isinstance(found, (tuple, list, torch.Tensor)):
-        raise TypeError(f"{function} returns a {{type(found).__name__}}; return the arguments in order, as a list")
-    return list(found) if isinstance(found, (tuple, list)) else [found]
-"""
-_NO_WEIGHTS = """
+_PROBLEM = """import importlib
+
+import torch
+from kernelwright.evaluators.workers.user_call import called, fixed_inputs, laid_out
+
+# {digest}
+{constants}
+
+def _named(module, path):
+    found = importlib.import_module(module)
+    for name in path.split("."):
+        found = getattr(found, name)
+    return found
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.function = _named({module!r}, {function!r})
+
+    def forward(self, *arguments):
+        return called(self.function, arguments)
+
+
 def get_init_inputs():
     return []
+
+
+def get_fixed(first, second):
+    return fixed_inputs(first, second, _named({module!r}, {function!r}), {fixed!r})
+
+"""
+_GET_INPUTS = """
+def get_inputs():
+    return laid_out(_named({module!r}, {function!r})(torch.initial_seed(){sizes}))
 """
 
 
 @dataclass(frozen=True)
 class UserFunction:
-    """A function, what it became, and what is needed to bring a result back."""
+    """A function, what is judged of it, and what is needed to bring a result back."""
 
     target: Target
-    module: str
-    inlined: Inlined
-    name: str
-    """Of the launcher, in the kernel file."""
+    package: UserPackage
     kernels: tuple[Autotuned, ...]
-    constants: tuple[Mapping[str, str], ...]
-    """Of each kernel: the constant by parameter."""
+    """Those whose lists of configs the parameters fill in."""
+    launched: tuple[Launched, ...]
+    """What other parameters stand for."""
     kernel: PythonKernel
     problem: TorchProblem
 
 
 def translate(function: str, reference: str | None, inputs: str | None) -> UserFunction:
-    """Return the function as a kernel, and the reference on its inputs as the problem that it solves.
+    """Return the function as a candidate, and the reference on its inputs as the problem that it solves.
 
-    `function` and `reference` name functions, `inputs` a function of a seed or a YAML file. Raises `OptionError`,
-    `KernelError` or `ProblemError` for what is missing or cannot be inlined.
+    `function` and `reference` name callables, `inputs` a function of a seed or a YAML file. Raises `OptionError` or
+    `KernelError` for what is missing.
     """
     if reference is None or inputs is None:
         missing = "reference" if reference is None else "inputs"
@@ -79,165 +112,178 @@ def translate(function: str, reference: str | None, inputs: str | None) -> UserF
         )
     target, wanted = find_target(function, "kernel"), find_target(reference, "reference")
     drawn = find_target(inputs, "inputs") if is_function(inputs) else None
-    package = Package(Roots(target.path, wanted.path, *([drawn.path] if drawn else [])))
-    module = package.module_of(target.path)
-    conditions = Conditions()
-    inlined, kernels, constants = _inlined(package, OwnName(module.name, target.name), conditions)
-    name = inlined.names[OwnName(module.name, target.name)]
-    source = _kernel_source(module, target, inlined, name, declarations(kernels, constants))
-    kernel = PythonKernel.parse(source, str(target))
-    problem = _problem(package, module, target, wanted, drawn, inputs, conditions)
-    return UserFunction(target, module.name, inlined, name, kernels, constants, kernel, problem)
-
-
-def _inlined(
-    package: Package, wanted: OwnName, conditions: Conditions
-) -> tuple[Inlined, tuple[Autotuned, ...], tuple[Mapping[str, str], ...]]:
-    """Inline twice: the constants' names depend on how many kernels are autotuned."""
-    found: dict[tuple[str, str], Autotuned] = {}
-
-    def look(module: Module, statement: cst.CSTNode) -> Mapping[cst.CSTNode, str]:
-        one = autotuned(module, statement)
-        if one is None:
-            return conditions.decided(module, statement)
-        found[module.name, one.kernel] = one
-        return {one.expression: "[]"}
-
-    inline(package, [wanted], _KERNEL_NAMES, look)
-    kernels = tuple(found.values())
-    constants = tuple(constants_of(kernels))
-    single = {place: one.single(names) for (place, one), names in zip(found.items(), constants, strict=True)}
-
-    def write(module: Module, statement: cst.CSTNode) -> Mapping[cst.CSTNode, str]:
-        place = (module.name, statement.name.value) if isinstance(statement, cst.FunctionDef) else ("", "")
-        return {found[place].expression: single[place]} if place in single else conditions.decided(module, statement)
-
-    reserved = {*_KERNEL_NAMES, *(name for names in constants for name in names.values())}
-    lacking = any(lacks_triton(package.module(item.module)) for item in kernels)
-    libraries = [_TORCH, *([TRITON] if lacking else [])]
-    return inline(package, [wanted], reserved, write, libraries), kernels, constants
-
-
-def _kernel_source(module: Module, target: Target, inlined: Inlined, name: str, declared: str) -> str:
-    statement = module.tree.body[module.definitions[target.name][-1]]
-    assert isinstance(statement, cst.FunctionDef)
-    if any(
-        module.code(item.decorator).rpartition(".")[2].startswith(("jit", "prim_func")) for item in statement.decorators
-    ):
+    tops = dict(target.place.tops)
+    for other in (wanted, *([drawn] if drawn else [])):
+        for name, path in other.place.tops.items():
+            if tops.setdefault(name, path) != path:
+                raise OptionError(f"{tops[name]} and {path} are both imported as {name}", "give one another name")
+    modules = UserModules(tops)
+    start = modules.get(target.place.module) or ModuleText(target.place.module, target.path)
+    if _is_kernel(start, target.name):
         raise KernelError(f"{target} is a kernel; name the function that launches it")
-    imports, _, body = inlined.source.partition("\n\n")
-    parts = (imports, declared, body, _model("ModelNew", name, inlined))
-    return formatted("\n\n".join(part.strip("\n") for part in parts if part.strip()))
+    found = reach(modules, start, target.name)
+    outputs, owner = _names(modules, drawn, _OUTPUTS), target.name.rpartition(".")[0]
+    options = (f", outputs={outputs!r}" if outputs else "") + (f", owner={owner}" if owner else "")
+    package = UserPackage(
+        tops=tops,
+        modules=tuple(UserModule(item.name, item.path, item.text) for item in found.modules),
+        call=_CALL.format(function=target.name, options=options),
+    )
+    kernels, rows = _with_constants(found, _autotuned(package, found), launched(modules, found))
+    texts = {}
+    for item in package.modules:
+        own = [kernel for kernel in kernels if kernel.module == item.name]
+        # In two steps, since both go by places: a list of configs and its single one have different lengths.
+        texts[item.label] = with_single_configs(with_launch_constants(item.text, item.name, rows), own)
+    said = "\n".join(item.text for item in found.modules)
+    plain = _parsed(CandidateText("", texts, package.call).source, str(target), said)
+    source = CandidateText(declarations(kernels, rows, plain.config if rows else None), texts, package.call).source
+    kernel = replace(plain, source=source)
+    problem = _problem(package, modules, target, wanted, drawn, inputs)
+    return UserFunction(target, package, kernels, rows, kernel, problem)
 
 
-def formatted(source: str) -> str:
-    """Return a source as black writes it, as the rules do."""
-    return black.format_str(source, mode=black.Mode(line_length=LINE_LENGTH))
+def _is_kernel(module: ModuleText, name: str) -> bool:
+    statements = module.definitions.get(name, ())
+    decorators = [item for node in statements if isinstance(node, ast.FunctionDef) for item in node.decorator_list]
+    return any(ast.unparse(item).partition("(")[0].endswith(("triton.jit", "prim_func")) for item in decorators)
 
 
-def _model(name: str, function: str, inlined: Inlined) -> str:
-    """Return a module whose forward has the function's parameters, all to be given by position, and calls it."""
-    text = next(piece.text for piece in inlined.pieces if function in piece.names)
-    given = syntax_tree(text).body[-1]
-    assert isinstance(given, ast.FunctionDef)
-    plain, named = [*given.args.posonlyargs, *given.args.args], given.args.kwonlyargs
-    if given.args.kwarg:
-        raise KernelError(f"{function} takes **{given.args.kwarg.arg}; give its arguments names")
-    known = [None] * (len(plain) - len(given.args.defaults)) + list(given.args.defaults)
-    defaults = [*known, *given.args.kw_defaults]
-    parts = [
-        one.arg if value is None else f"{one.arg}={ast.unparse(value)}"
-        for one, value in zip([*plain, *named], defaults, strict=True)
+def _parsed(source: str, name: str, text: str) -> PythonKernel:
+    """Return the candidate; its language is what the texts name where none of them imports one."""
+    try:
+        return PythonKernel.parse(source, name)
+    except KernelError as error:
+        if "imports neither" not in str(error):
+            raise
+    named = [item for item in known_languages() if any(module in text for module in item.modules)]
+    language = named[0] if named else TRITON
+    found = recognize(language.modules)
+    return PythonKernel(language, found[1] if found else Processor.CUDA, source, name)
+
+
+def _autotuned(package: UserPackage, found: Reach) -> tuple[Autotuned, ...]:
+    """Return the kernels whose configs can be parameters."""
+    texts = {item.name: item for item in found.modules}
+    functions = [
+        (texts[name], function)
+        for name in texts
+        for function in found.kernels.get(name, ())
+        if list_of_configs(function) is not None
     ]
-    arguments = [item.arg for item in plain]
-    if given.args.vararg:
-        parts, arguments = (
-            [*parts[: len(plain)], f"*{given.args.vararg.arg}"],
-            [*arguments, f"*{given.args.vararg.arg}"],
-        )
-    else:
-        arguments += [f"{item.arg}={item.arg}" for item in named]
-    parameters = "".join(f", {part}" for part in parts)
-    names = ", ".join(part.partition("=")[0] for part in parts)
-    template = _MODEL if _returns(given) else _WRITING_MODEL
-    arguments_text = ", ".join(arguments)
-    return template.format(name=name, parameters=parameters, function=function, arguments=arguments_text, names=names)
+    known = {(module.name, item.name): literal_configs(item) for module, item in functions}
+    asked = [place for place, configs in known.items() if configs is None]
+    if asked:
+        said = "\n".join(module.text for module in found.modules)
+        try:
+            known |= dict(zip(asked, configs_of(package.tops, package.shown, asked, said), strict=True))
+        except KernelError as error:
+            _LOG.warning(f"{error}; they stay as they are, and are not searched")
+    kernels = []
+    for module, function in functions:
+        configs = known[module.name, function.name]
+        one = autotuned(module, function, *configs) if configs is not None else None
+        kernels += [one] if one is not None else []
+    return tuple(kernels)
 
 
-def _returns(function: ast.FunctionDef) -> bool:
-    """Return whether a function returns a value, itself and not one within it."""
-    open_: list[ast.AST] = list(function.body)
-    while open_:
-        node = open_.pop()
-        if isinstance(node, ast.Return) and node.value is not None:
-            return True
-        if not isinstance(node, ast.FunctionDef | ast.Lambda | ast.ClassDef):
-            open_ += ast.iter_child_nodes(node)
-    return False
+def _with_constants(
+    found: Reach, kernels: Sequence[Autotuned], rows: Sequence[Launched]
+) -> tuple[tuple[Autotuned, ...], tuple[Launched, ...]]:
+    """Return both with names for their constants that mean nothing else in the texts."""
+    taken = {*_RESERVED, *(name for module in found.modules for name in (*module.definitions, *module.imports))}
+    names = unique_constants([(item.kernel, list(item.configs[0])) for item in kernels], taken)
+    taken |= {constant for given in names for constant in given.values()}
+    taken |= {name for module in found.modules for name in names_in(module)}
+    # What is no number at the start has a long name: a tile of size 0 would mislead whatever goes by plain names.
+    taken |= {item.name.upper() for item in rows if item.start == OWN}
+    others = unique_constants([(item.kernel, [item.name]) for item in rows], taken)
+    return (
+        tuple(replace(kernel, constants=given) for kernel, given in zip(kernels, names, strict=True)),
+        tuple(replace(item, constant=given[item.name]) for item, given in zip(rows, others, strict=True)),
+    )
 
 
 def _problem(
-    package: Package,
-    module: Module,
-    target: Target,
-    reference: Target,
-    drawn: Target | None,
-    inputs: str,
-    conditions: Conditions,
+    package: UserPackage, modules: UserModules, target: Target, reference: Target, drawn: Target | None, inputs: str
 ) -> TorchProblem:
     """Return the reference and its inputs as a problem, at all its workloads where it names several."""
-    there = package.module_of(reference.path)
-    wanted, sizes, table = [OwnName(there.name, reference.name)], dict[str, str](), ""
-    if drawn is None:
-        path = Path(inputs)
-        table = read_table(path).source()
-    else:
-        other = package.module_of(drawn.path)
-        sizes = _sizes(other, drawn)
-        wanted.append(OwnName(other.name, drawn.name))
-    try:
-        inlined = inline(package, wanted, {*_PROBLEM_NAMES, *sizes}, conditions.decided, [_TORCH])
-    except KernelError as error:
-        raise ProblemError(f"reference or inputs cannot be inlined: {error}") from None
-    parts = [inlined.source, "".join(f"{name} = {value}\n" for name, value in sizes.items()), table]
+    files = [reference.path, *([drawn.path] if drawn else [])]
+    digest = digest_of("\0".join([package.digest_text, *(path.read_text() for path in files)]))
+    constants: dict[str, str] = {}
     if drawn is not None:
-        parts.append(f"WORKLOADS = {_workloads(other)!r}\n")
+        there = modules.get(drawn.place.module) or ModuleText(drawn.place.module, drawn.path)
+        sizes = _sizes(there, drawn)
+        constants = dict(sizes)
+        constants["WORKLOADS"] = repr(_workloads(there))
+        if isinstance(matched := _literal(there, "MATCHED"), int | float):
+            constants["MATCHED"] = repr(matched)
         given = "".join(f", {name}={name}" for name in sizes)
-        parts.append(_GET_INPUTS.format(function=inlined.names[wanted[1]], sizes=given))
-    parts += [_model("Model", inlined.names[wanted[0]], inlined), _NO_WEIGHTS]
-    source = formatted("\n\n".join(part.strip("\n") for part in parts if part.strip()))
-    identity = f"{module.name.partition('.')[0]}/{target.name}"
-    name = f"{module.name.replace('.', '_')}_{target.name}"
-    problem = TorchProblem(id=identity, name=name, source=source, path=str(reference.path), withheld=package.names)
+        ending = _GET_INPUTS.format(module=there.name, function=drawn.name, sizes=given)
+    else:
+        ending = read_table(Path(inputs)).source()
+    lines = "".join(f"{name} = {value}\n" for name, value in constants.items())
+    module = reference.place.module
+    fixed = _names(modules, drawn, _FIXED)
+    source = (
+        _PROBLEM.format(digest=digest, constants=lines, module=module, function=reference.name, fixed=fixed) + ending
+    )
+    top = target.place.top if target.place.is_importable else target.path.stem
+    identity = f"{top}/{target.name}"
+    name = f"{target.place.module}_{target.name}".replace(".", "_")
+    problem = TorchProblem(id=identity, name=name, source=source, path=str(reference.path), package=package)
     return JointProblem.of_all(problem)
 
 
-def _sizes(module: Module, target: Target) -> dict[str, str]:
+def _sizes(module: ModuleText, target: Target) -> dict[str, str]:
     """Return the sizes of an input function, its parameters after the seed, with their defaults."""
-    statement = module.tree.body[module.definitions[target.name][-1]]
-    assert isinstance(statement, cst.FunctionDef)
-    plain = list(statement.params.params)
+    found = module.definitions.get(target.name, [None])[-1]
+    if not isinstance(found, ast.FunctionDef):
+        raise OptionError(f"`inputs` {target} is no function of its file's top level", "define it with def")
+    plain = [*found.args.posonlyargs, *found.args.args]
     if not plain:
         raise OptionError(f"`inputs` {target} takes no seed", "its first parameter is the seed, the others are sizes")
-    found = {}
-    for item in (*plain[1:], *statement.params.kwonly_params):
-        if item.default is None:
-            raise OptionError(f"`inputs` {target}: {item.name.value} has no default", "give each size one")
-        found[item.name.value] = module.code(item.default)
+    defaults: list[ast.expr | None] = [*[None] * (len(plain) - len(found.args.defaults)), *found.args.defaults]
+    pairs = [*list(zip(plain, defaults, strict=True))[1:]]
+    pairs += list(zip(found.args.kwonlyargs, found.args.kw_defaults, strict=True))
+    if missing := [parameter.arg for parameter, default in pairs if default is None]:
+        raise OptionError(f"`inputs` {target}: {missing[0]} has no default", "give each size one")
+    return {parameter.arg: _size_text(module, default) for parameter, default in pairs if default is not None}
+
+
+def _size_text(module: ModuleText, default: ast.expr) -> str:
+    """Return a default as a text that needs nothing of its module: a constant of that gives its value."""
+    known = _literal(module, default.id) if isinstance(default, ast.Name) else None
+    return ast.unparse(default) if known is None else repr(known)
+
+
+def _workloads(module: ModuleText) -> Mapping[str, Mapping[str, Any]]:
+    """Return the literal WORKLOADS of the inputs' module; empty where it has none."""
+    if "WORKLOADS" not in module.definitions:
+        return {}
+    found = _literal(module, "WORKLOADS")
+    if not isinstance(found, dict) or not all(isinstance(sizes, dict) for sizes in found.values()):
+        raise OptionError(f"WORKLOADS of {module.path} is no dict of dicts of sizes, all literals", "write it as one")
     return found
 
 
-def _workloads(module: Module) -> dict[str, dict[str, object]]:
-    """Return the literal WORKLOADS of the inputs' module; empty where it has none."""
-    for index in module.definitions.get("WORKLOADS", ()):
-        try:
-            node = syntax_tree(module.code(module.tree.body[index]).strip()).body[0]
-            found = (
-                ast.literal_eval(node.value) if isinstance(node, ast.Assign | ast.AnnAssign) and node.value else None
-            )
-        except (ValueError, SyntaxError):
-            found = None
-        if not isinstance(found, dict) or not all(isinstance(sizes, dict) for sizes in found.values()):
-            raise OptionError(f"WORKLOADS of {module} is no dict of dicts of sizes, all literals", "write it as one")
-        return found
-    return {}
+def _names(modules: UserModules, drawn: Target | None, constant: str) -> Sequence[str]:
+    """Return the names of arguments that a constant of the inputs' file gives."""
+    there = modules.get(drawn.place.module) if drawn is not None else None
+    if there is None or constant not in there.definitions:
+        return ()
+    found = _literal(there, constant)
+    if not isinstance(found, list | tuple) or not all(isinstance(name, str) for name in found):
+        raise OptionError(f"{constant} of {there.path} is no list of argument names", 'write it as ["out", "lse"]')
+    return list(found)
+
+
+def _literal(module: ModuleText, name: str) -> object:
+    """Return the literal that a module's constant has; None where it is no literal."""
+    for statement in module.definitions.get(name, ()):
+        if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
+            try:
+                return ast.literal_eval(statement.value)
+            except ValueError:
+                return None
+    return None

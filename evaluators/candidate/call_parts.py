@@ -6,27 +6,26 @@ it bounds steps as it bounds calls (`timing.outside`), and what a call takes bey
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Sequence
 
 from ...core import Rejection, Status
 from ..guards.measured_share import MeasuredShare, TorchOperator
 from ..reference.client import ReferenceClient
-from ..timing.outside import ClocksDisagree, OutsideClock
+from ..timing.outside import ClockMismatchError, OutsideClock
 from ..timing.priority import raised
 from .client import CandidateClient
 from .replay_timer import rule_of_times
 from .replayer import Replayer
 from .responses import BatchResponse
-from .verified import Failure, VerifiedConfig
+from .verified import CandidateError, VerifiedConfig
 
 ROUNDS = 3
 """How often each is timed; the fastest counts, since other processes only ever add time."""
 MOST_ROUNDS = 12
 """The same where that would be held against the kernel."""
-MOST_REPEATED, REPEATED_MS = 20, 10.0
+MOST_REPEATED, REPEATED_MS = 400, 10.0
 """Calls that are timed together: as many as take so long."""
-UNSEEN_MS = 0.1
+UNSEEN_MS = 0.004
 UNSEEN_SHARE = 0.2
 """On a CPU: what a call may take beyond its replay and the host's work, this much or this share of it, whichever is
 more."""
@@ -54,7 +53,7 @@ class CallParts:
     ) -> tuple[float, Rejection | None]:
         """Return the host's milliseconds of a call, and the `violation` of what torch's `steps` take of its replay.
 
-        Raises `Failure`.
+        Raises `CandidateError`.
         """
         self._client.draw_host(self._checked)
         with raised((self._client.pid, self._replayer.pid) if self._on_cpu else ()):
@@ -91,10 +90,10 @@ class CallParts:
             made, wall_ms = take()
             if made.reason is not None or len(made.samples_ms) != count:
                 why = self._replayer.failed(made.reason or f"{count} steps without their times")
-                raise Failure(Status.RUNTIME_ERROR, why)
+                raise CandidateError(Status.RUNTIME_ERROR, why)
             try:
                 times = (self._clock.lengthened if self._on_cpu else self._clock.agreed)(made.samples_ms, wall_ms)
-            except ClocksDisagree as disagree:
+            except ClockMismatchError as disagree:
                 rule = rule_of_times(self._on_cpu)
                 raise self._replayer.rejected(rule, "while parts of a call were timed", str(disagree)) from None
             if times is not None:
@@ -108,7 +107,7 @@ class _WholeCalls:
         self._client = client
         self._replayer = replayer
         self._calls_ms: list[float] = []
-        self._longer_ms: list[float] = []
+        self._replays_ms: list[float] = []
 
     def measure(self) -> None:
         """Make some calls both ways."""
@@ -116,9 +115,10 @@ class _WholeCalls:
         count = max(1, round(REPEATED_MS / max(least_ms, REPEATED_MS / MOST_REPEATED)))
         call_ms, replay_ms = (item.repeat_ms(count) / count for item in (self._client, self._replayer))
         self._calls_ms.append(call_ms)
-        self._longer_ms.append(call_ms - replay_ms)
+        self._replays_ms.append(replay_ms)
 
     def beyond(self, host_ms: float) -> float:
         """Return by how much a call takes longer than its replay and the host's work, where that is too much."""
-        unseen_ms = statistics.quantiles(self._longer_ms, n=4)[0] - host_ms  # others disturb one or the other
-        return unseen_ms if unseen_ms > max(UNSEEN_MS, UNSEEN_SHARE * min(self._calls_ms)) else 0.0
+        call_ms = min(self._calls_ms)  # others only ever add time
+        unseen_ms = call_ms - min(self._replays_ms) - host_ms
+        return unseen_ms if unseen_ms > max(UNSEEN_MS, UNSEEN_SHARE * call_ms) else 0.0

@@ -8,55 +8,48 @@ from typing import Any
 
 from ...core import Config, Correctness, Kernel, Status
 from ...core.source_text import without_separators
+from ..correctness.start_errors import DRAWS
 from ..reference.client import ReferenceClient
 from ..replay.saved import read_plan
-from ..replay.values import UnplannableCall
+from ..replay.values import UnplannableCallError
 from ..settings import Limits
-from ..timing.hidden_work import IdleDevice, Suspicion, hidden_work
+from ..timing.hidden_work import HiddenWorkDetector, IdleDevice, hidden_work
 from ..workers.channel import Message
 from ..workers.client import Worker
-from .process import CandidateProcess
+from .exchange import ExchangingProcess
 from .responses import (
     HostResponse,
     LoadResponse,
     OperatorsResponse,
-    OutputsResponse,
     ProfileResponse,
     RecordResponse,
     Response,
     RunResponse,
     TimeResponse,
-    WeightsResponse,
 )
 from .verified import (
-    SIDE_EFFECTS,
-    WRITES_WEIGHTS,
+    CandidateError,
     CheckPlan,
     Comparisons,
-    Failure,
     RecordedPlan,
     VerifiedConfig,
+    distribution_label,
     rejected,
-    told_of,
     trivial_output_in,
 )
 
 
-class CandidateClient(CandidateProcess):
+class CandidateClient(ExchangingProcess):
     """One kernel, with many configs one after the other in the same worker.
 
-    A config that crashes, hangs or fails at run time costs a new worker and nothing else. `share` passes outputs to the
-    reference worker as device memory, and falls back to files when they cannot be opened.
+    A config that crashes, hangs or fails at run time costs a new worker and nothing else.
     """
 
     def __init__(self, kernel: Kernel, limits: Limits, new_worker: Callable[[], Worker], share: bool = False) -> None:
-        super().__init__(new_worker)
+        super().__init__(limits, new_worker, share)
         self.kernel = kernel
-        self._limits = limits
         self._serial = 0
-        self._share = share
-        self._share_weights = share
-        self._ahead: tuple[Worker | None, Config | None, tuple[int, float] | Failure | None] = None, None, None
+        self._ahead: tuple[Worker | None, Config | None, tuple[int, float] | CandidateError | None] = None, None, None
 
     def check(
         self,
@@ -66,7 +59,9 @@ class CandidateClient(CandidateProcess):
         keep: bool = False,
         ahead_s: float | None = None,
     ) -> VerifiedConfig:
-        """Compile the kernel at a config and compare it with the reference according to the plan. Raises `Failure`.
+        """Compile the kernel at a config and compare it with the reference according to the plan.
+
+        Raises `CandidateError`.
 
         `keep` leaves the previously checked configs loaded, for interleaved timing. `ahead_s` is the time that
         compiling took before; without it, it is the first call's time beyond a later one's.
@@ -77,7 +72,7 @@ class CandidateClient(CandidateProcess):
         return VerifiedConfig(config, serial, correctness, compile_s, weights=plan.weights)
 
     def check_further(self, reference_client: ReferenceClient, checked: VerifiedConfig, plan: CheckPlan) -> None:
-        """Compare a checked config according to another plan. Raises `Failure`."""
+        """Compare a checked config according to another plan. Raises `CandidateError`."""
         checked.correctness, _ = self._compare(reference_client, checked.serial, plan, self._limits.call_s)
         checked.weights = plan.weights
 
@@ -90,16 +85,16 @@ class CandidateClient(CandidateProcess):
         for number, seed in enumerate(plan.seeds):
             allowed = self._limits.call_s if number else max(1.0, first_limit_s)
             hold, precise = number == 0 and plan.thorough, number == 0 and plan.precise
-            ran, verdict = self._run(reference_client, serial, seed, allowed, hold=hold, precise=precise)
+            ran, verdict = self.compared(reference_client, serial, seed, allowed, hold=hold, precise=precise)
             first_s, later_s = (ran.seconds, 0.0) if number == 0 else (first_s, ran.seconds)
             self._require_ok(verdict, comparisons)
         if plan.thorough and not reference_client.effects["returned"]:
             self._check_held(reference_client)
         for distribution in plan.distributions:
-            _, verdict = self._run(
+            _, verdict = self.compared(
                 reference_client, serial, plan.seeds[0], self._limits.call_s, distribution=distribution
             )
-            verdict["message"] = f"{told_of(distribution)}: {verdict['message']}"
+            verdict["message"] = f"{distribution_label(distribution)}: {verdict['message']}"
             self._require_ok(verdict, comparisons, distribution)
         if plan.thorough:
             comparisons.deterministic = self._is_deterministic(reference_client, serial, plan.seeds[0], comparisons)
@@ -110,13 +105,13 @@ class CandidateClient(CandidateProcess):
     def timer(
         self, checked: VerifiedConfig, seeds: Iterator[int], graph: bool, idle: IdleDevice
     ) -> Callable[[int], Message]:
-        """Return a timer of a checked config, each chunk on the next seed's inputs; it raises `Failure`.
+        """Return a timer of a checked config, each chunk on the next seed's inputs; it raises `CandidateError`.
 
         A chunk in which the device was busy beyond the events is taken again while others use the device (`idle`).
         """
 
         def take(samples: int) -> Message:
-            suspicion = Suspicion(idle)
+            suspicion = HiddenWorkDetector(idle)
             try:
                 while True:
                     seed = next(seeds)
@@ -127,7 +122,7 @@ class CandidateClient(CandidateProcess):
                         break
                     if (proven := suspicion.confirmed(hidden)) is not None:
                         raise self.rejected("hidden-work", "while it was timed", proven)
-            except Failure as failure:
+            except CandidateError as failure:
                 failure.config = checked.config
                 raise
             checked.timed[:] = [(seed, timed.calls)]
@@ -136,19 +131,21 @@ class CandidateClient(CandidateProcess):
         return take
 
     def recheck(self, reference_client: ReferenceClient, checked: VerifiedConfig) -> None:
-        """Compare the last timed call's outputs: a kernel could skip work once a clock runs. Raises `Failure`."""
+        """Compare the last timed call's outputs: a kernel could skip work once a clock runs.
+
+        Raises `CandidateError`.
+        """
         ((seed, calls),) = checked.timed
         path = self.outputs
-        answer = self._hand_over("timed_outputs", serial=checked.serial)
-        verdict = reference_client.call(
+        answer = self.hand_over("timed_outputs", serial=checked.serial)
+        verdict = reference_client.verdict(
             "check_timed",
             weights=checked.weights,
             drawn=[[seed, None, calls]],
             path=str(path),
             outputs=[answer.described()],
         )
-        if verdict.get("unreadable") and self._share:
-            self._share = False
+        if self.cannot_share(verdict):
             self.recheck(reference_client, checked)
         elif verdict["status"] != Status.OK:
             why = f"a timed call returned something else than the reference: {verdict['message']}"
@@ -158,33 +155,41 @@ class CandidateClient(CandidateProcess):
             raise rejected(trivial)
 
     def operators(self, checked: VerifiedConfig) -> OperatorsResponse:
-        """Return one call's torch operators and launches of own kernels. Raises `Failure`."""
+        """Return one call's torch operators and launches of own kernels. Raises `CandidateError`."""
         seed = checked.correctness.seeds[0]
         return self.ask(OperatorsResponse, self._limits.call_s, "operators", serial=checked.serial, seed=seed)
 
     def draw_host(self, checked: VerifiedConfig) -> None:
-        """Draw the inputs of the calls that `host_ms` and `repeat_ms` make. Raises `Failure`, as they do."""
-        seed = checked.correctness.seeds[0]
-        self.ask(Response, self._limits.call_s, "draw_host", serial=checked.serial, seed=seed)
+        """Draw the inputs of the calls that `host_ms` and `repeat_ms` make. Raises `CandidateError`, as they do."""
+        request = {
+            "serial": checked.serial,
+            "seed": checked.correctness.seeds[0],
+            "integers": checked.plans[0].integers,
+        }
+        self.ask(Response, self._limits.call_s, "draw_host", **request)
 
     def host_ms(self) -> float:
-        """Return the milliseconds that a call takes the host; on a CPU beside its launches and torch's operators."""
+        """Return the host time of a call in ms; on a CPU without its launches and torch's operators."""
         return self.ask(HostResponse, self._limits.call_s, "host").host_ms
 
     def repeat_ms(self, calls: int) -> float:
-        """Make so many calls; return the milliseconds until they are done."""
+        """Make this many calls; return the milliseconds until all have ended."""
         start = time.perf_counter()
         self.ask(Response, self._limits.call_s, "repeat", calls=calls)
         return (time.perf_counter() - start) * 1e3
 
-    def record(self, reference_client: ReferenceClient, checked: VerifiedConfig, seed: int) -> RecordedPlan | str:
+    def record(
+        self, reference_client: ReferenceClient, checked: VerifiedConfig, seed: int, integers: int | None = None
+    ) -> RecordedPlan | str:
         """Return the launch plan of a call with the weights and inputs of this seed, or why there is none.
 
-        Raises `Failure` where the call fails, and where calls at the same sizes launch differently.
+        The inputs have the integers of another seed, if it is given.
+
+        Raises `CandidateError` where the call fails, and where calls at the same sizes launch differently.
         """
-        self._hand_weights(reference_client, checked.serial, seed, self._limits.call_s)
+        self.hand_weights(reference_client, checked.serial, seed, self._limits.call_s)
         plan = self.worker.folder / "plan.json"
-        request = {"serial": checked.serial, "seed": seed}
+        request = {"serial": checked.serial, "seed": seed, "integers": integers}
         paths = {"plan": str(plan), "constants": str(self.outputs)}
         answer = self.ask(RecordResponse, self._limits.compile_s, "record", **request, **paths)
         if answer.reason is not None:
@@ -193,13 +198,13 @@ class CandidateClient(CandidateProcess):
             raise self.rejected("changing-plan", "forward", "calls at the same sizes launch different kernels")
         try:
             recorded = read_plan(plan)
-        except UnplannableCall as reason:
+        except UnplannableCallError as reason:
             return str(reason)
         except (OSError, ValueError):
-            raise Failure(Status.CRASHED, "the process sent no proper plan") from None
+            raise CandidateError(Status.CRASHED, "the process sent no proper plan") from None
         if any(code.kind == "c" for part in recorded.parts for code in part.codes.values()):
             return "C, which may be anybody's, where the plan must have the IR that it was generated from"
-        return RecordedPlan(recorded, answer.described(), self.outputs)
+        return RecordedPlan(recorded, answer.described(), self.outputs, integers, answer.reads)
 
     def profile(self, checked: VerifiedConfig, own: Sequence[str]) -> ProfileResponse:
         """Return what runs on the device in one call; `own` are the kernel names that the source defines."""
@@ -209,31 +214,54 @@ class CandidateClient(CandidateProcess):
         )
 
     def check_at(self, reference_client: ReferenceClient, config: Config, sizes: dict[str, Any], seed: int) -> None:
-        """Compare once at other sizes; unloads all configs. Raises `Failure`."""
+        """Compare once at other sizes; unloads all configs. Raises `CandidateError`."""
         try:
             self.ask(Response, self._limits.call_s, "resize", sizes=sizes)
             with reference_client.at(sizes):
                 serial, _ = self._load(config, keep=False)
-                _, verdict = self._run(reference_client, serial, seed, self._limits.compile_s)
+                _, verdict = self.compared(reference_client, serial, seed, self._limits.compile_s)
                 self._require_ok(verdict, Comparisons((seed,)))
             self.ask(Response, self._limits.call_s, "resize", sizes=dict(reference_client.problem.sizes))
-        except Failure:
+        except CandidateError:
             self.worker.end()  # the next config gets a worker at the problem's own sizes
             raise
 
     def release(self) -> None:
-        """Let the worker free what it can draw again, where that is large. Raises `Failure`."""
+        """Let the worker free what it can draw again, where that is large. Raises `CandidateError`."""
         self.ask(Response, self._limits.call_s, "release")
 
+    def run_start(self, reference_client: ReferenceClient, distribution: str | None, learn: bool) -> list[int]:
+        """Run this kernel, a user's function as it stands; return the inputs that it writes to.
+
+        Lets the reference worker `learn` its errors. Raises `CandidateError`.
+        """
+        serial, _ = self._load(Config(), keep=False)
+        changed: list[int] = []
+        for seed in range(1, (DRAWS if learn else 1) + 1):
+            self.hand_weights(reference_client, serial, seed, self._limits.call_s, distribution)
+            ran = self.hand_over(
+                "run", RunResponse, self._limits.compile_s, serial=serial, seed=seed, distribution=distribution,
+                written=[],
+            )  # fmt: skip
+            changed += ran.changed
+            request = {"seed": seed, "path": str(self.outputs), "distribution": distribution}
+            if learn:
+                reference_client.call("learn_start", outputs=ran.described(), **request)
+        return changed
+
     def difference(self, reference_client: ReferenceClient, checked: VerifiedConfig, distribution: str) -> str:
-        """Return how the result differs from the reference's for such inputs; empty if it does not. Never raises.
+        """Return how the result differs from the reference's for such inputs; empty if it does not.
+
+        Raises `CandidateError` only for what is no verdict.
 
         The config may be unloaded afterwards.
         """
         seed, seconds = checked.correctness.seeds[0], self._limits.compile_s  # it may be compiled for other strides
         try:
-            _, verdict = self._run(reference_client, checked.serial, seed, seconds, distribution=distribution)
-        except Failure as failure:
+            _, verdict = self.compared(reference_client, checked.serial, seed, seconds, distribution=distribution)
+        except CandidateError as failure:
+            if failure.status is Status.NOT_MEASURED:
+                raise
             return failure.message
         return "" if verdict["status"] == Status.OK else str(verdict["message"])
 
@@ -242,8 +270,8 @@ class CandidateClient(CandidateProcess):
         fails.
         """
         try:
-            loaded: tuple[int, float] | Failure = self._load(config, keep=False)
-        except Failure as failure:
+            loaded: tuple[int, float] | CandidateError = self._load(config, keep=False)
+        except CandidateError as failure:
             loaded = failure
         self._ahead = self._worker, config, loaded
 
@@ -253,7 +281,7 @@ class CandidateClient(CandidateProcess):
         self._ahead = None, None, None
         if worker is not self._worker or ahead != config or keep:
             return None
-        if isinstance(loaded, Failure):
+        if isinstance(loaded, CandidateError):
             raise loaded
         return loaded if self.alive else None
 
@@ -265,62 +293,9 @@ class CandidateClient(CandidateProcess):
         self.ask(LoadResponse, self._limits.compile_s, "load", source=str(path), serial=self._serial, keep=keep)
         return self._serial, time.perf_counter() - start
 
-    def _run(
-        self,
-        reference_client: ReferenceClient,
-        serial: int,
-        seed: int,
-        seconds: float,
-        distribution: str | None = None,
-        hold: bool = False,
-        precise: bool = False,
-    ) -> tuple[RunResponse, Message]:
-        """Run one call and return the comparison of its outputs."""
-        self._hand_weights(reference_client, serial, seed, seconds, distribution)
-        written = reference_client.effects["changed"]
-        ran = self._hand_over(
-            "run", RunResponse, seconds, serial=serial, seed=seed, distribution=distribution, hold=hold, written=written
-        )
-        verdict = reference_client.call(
-            "check", seed=seed, path=str(self.outputs), outputs=ran.described(), distribution=distribution,
-            precise=precise, hold=hold, written=written,
-        )  # fmt: skip
-        if self._share and verdict.get("unreadable"):
-            self._share = False
-            return self._run(reference_client, serial, seed, seconds, distribution, hold, precise)
-        if verdict["status"] == Status.OK:
-            if changed := sorted(set(ran.weights) - reference_client.written_weights):
-                raise self.rejected("weights-changed", changed[0], WRITES_WEIGHTS)
-            for name, (rule, what, why) in SIDE_EFFECTS.items():
-                if affected := sorted(set(getattr(ran, name)) - set(reference_client.effects[name])):
-                    raise self.rejected(rule, f"{what} {affected[0]}", why)
-        return ran, verdict
-
-    def _hand_weights(
-        self,
-        reference_client: ReferenceClient,
-        serial: int,
-        seed: int,
-        seconds: float,
-        distribution: str | None = None,
-    ) -> None:
-        """Give the candidate the reference's weights for this seed."""
-        path = str(self.worker.inbox / "state.pt")
-        shared = reference_client.call(
-            "state", seed=seed, path=path, share=self._share_weights, distribution=distribution
-        )["shared"]
-        loaded = self.ask(WeightsResponse, seconds, "weights", serial=serial, path=path, shared=shared)
-        if shared is not None and not loaded.read:
-            self._share_weights = False
-            self._hand_weights(reference_client, serial, seed, seconds, distribution)
-
-    def _hand_over(self, op: str, form: Any = OutputsResponse, seconds: float | None = None, **arguments: Any) -> Any:
-        seconds = self._limits.call_s if seconds is None else seconds
-        return self.ask(form, seconds, op, outputs=str(self.outputs), share=self._share, **arguments)
-
     def _check_held(self, reference_client: ReferenceClient) -> None:
         """Check that the first call's outputs are unchanged after later calls."""
-        answer = self._hand_over("again")
+        answer = self.hand_over("again")
         if not reference_client.call("same", path=str(self.outputs), outputs=answer.described())["same"]:
             why = "a later call changed what an earlier one returned; give each call an output of its own"
             raise self.rejected("output-reused", "the output of the first call", why)
@@ -329,7 +304,7 @@ class CandidateClient(CandidateProcess):
         self, reference_client: ReferenceClient, serial: int, seed: int, comparisons: Comparisons
     ) -> bool:
         """Return whether the first call's inputs give the same bits again; they must be correct again in any case."""
-        ran, verdict = self._run(reference_client, serial, seed, self._limits.call_s)
+        ran, verdict = self.compared(reference_client, serial, seed, self._limits.call_s)
         self._require_ok(verdict, comparisons)
         same: bool = reference_client.call("same", path=str(self.outputs), outputs=ran.described())["same"]
         return same
@@ -344,4 +319,4 @@ class CandidateClient(CandidateProcess):
             return
         # It may have written out of bounds; that must not reach the next config.
         self.worker.end()
-        raise Failure(Status(verdict["status"]), verdict["message"], comparisons.summary(passed=False))
+        raise CandidateError(Status(verdict["status"]), verdict["message"], comparisons.summary(passed=False))

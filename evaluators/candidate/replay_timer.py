@@ -8,10 +8,10 @@ from typing import Any
 from ...core import Rejection, Status
 from ..correctness.distributions import OTHER_WEIGHTS
 from ..reference.client import ReferenceClient
-from ..timing.outside import ClocksDisagree, OutsideClock
+from ..timing.outside import ClockMismatchError, OutsideClock
 from ..workers.channel import Message
 from .replayer import Drawn, Replayer
-from .verified import Failure, VerifiedConfig, rejected, told_of, trivial_output_in
+from .verified import CandidateError, VerifiedConfig, distribution_label, rejected, trivial_output_in
 
 MOST_CALLS = 96
 """Calls of a batch."""
@@ -19,12 +19,12 @@ LENGTHS = (0.75, 1.25)
 """A batch has a random number of calls: from this share of those that are asked for to that."""
 BATCH_BYTES = 1 << 28
 BATCH_SHARE = 1 / 20
-"""What the calls of a batch may take together, unless one alone takes more: bytes on a CPU, or a share of a GPU's."""
+"""Maximum memory of a batch's calls, unless a single call needs more: bytes on a CPU, a share of a GPU's memory."""
 COMPARED_ONE_IN = 4
-"""Of so many results one is compared, drawn by chance."""
+"""One of this many results is compared, chosen at random."""
 OTHERS_ONE_IN = 4
-"""Of so many chunks one has a call more, on inputs of another distribution; the first two, of one and two calls, have
-none."""
+"""One of this many chunks has one more call, on inputs of another distribution; the first two chunks, of one and two
+calls, have none."""
 
 
 def room_for_calls(properties: Mapping[str, Any] | None) -> int:
@@ -38,10 +38,11 @@ def rule_of_times(on_cpu: bool) -> str:
 
 
 class ReplayTimer:
-    """Times one plan; call it with the number of calls to time. It raises `Failure`.
+    """Times one plan; call it with the number of calls to time. It raises `CandidateError`.
 
-    Each chunk is on the next seed's inputs; the weights are those of the config. `draw` gives random numbers. A chunk
-    may have a call on inputs of another distribution, whose time counts as any other's.
+    Each chunk is on the next seed's inputs, and replays the next of the config's plans; the weights are those of the
+    config. `draw` gives random numbers. A chunk may have a call on inputs of another distribution, whose time counts as
+    any other's.
     """
 
     def __init__(
@@ -69,13 +70,19 @@ class ReplayTimer:
         self._made: dict[int, int] = {}  # calls by seed
         self._timed_together = False
         self._chunks = self._turn = 0
+        self._plan = checked.plans[0]
         distributions = [] if reference_client.written_weights else reference_client.distributions
         self._others = [distribution for distribution in distributions if distribution != OTHER_WEIGHTS]
         self.left_out = 0
         """Batches whose times were not those of this process's clock, and that were made again."""
 
     def __call__(self, samples: int) -> Message:
-        """Return the times of about so many calls."""
+        """Return the times of about this many calls."""
+        self._plan = self._checked.plans[self._chunks % len(self._checked.plans)]
+        with self._replayer.holding(self._reference_client, self._plan):
+            return self._times(samples)
+
+    def _times(self, samples: int) -> Message:
         seed = next(self._seeds)
         taken: Message = {"samples_ms": [], "host_ms": [], "cores": 0.0, "method": ""}
         self._clock.restart()
@@ -84,7 +91,7 @@ class ReplayTimer:
             while len(taken["samples_ms"]) < LENGTHS[0] * samples:
                 self._add_batch(taken, seed, samples - len(taken["samples_ms"]), other)
                 other = None
-        except Failure as failure:
+        except CandidateError as failure:
             failure.config = self._checked.config
             raise
         if self._on_cpu:  # what it does between its own calls would slow the reference, which is timed next
@@ -105,7 +112,7 @@ class ReplayTimer:
         first = self._made.get(seed, 0)
         alone = self._alone
         drawn = self._replayer.prepare_timed(
-            self._reference_client, self._checked.serial, self._checked.weights, seed, first, self._length(left),
+            self._reference_client, self._plan.number, self._checked.weights, seed, first, self._length(left),
             self._graph, other,
         )  # fmt: skip
         count = len(drawn)
@@ -117,11 +124,11 @@ class ReplayTimer:
         made, wall_ms = self._replayer.go()
         if made.reason is not None or len(made.samples_ms) != count:
             why = self._replayer.failed(made.reason or f"{count} calls, but {len(made.samples_ms)} times")
-            raise Failure(Status.RUNTIME_ERROR, why)
+            raise CandidateError(Status.RUNTIME_ERROR, why)
         self._compare_some(drawn)
         try:
             times = self._clock.agreed(made.samples_ms, wall_ms)
-        except ClocksDisagree as disagree:
+        except ClockMismatchError as disagree:
             raise self._replayer.rejected(self._rule, "while it was timed", str(disagree)) from None
         if times is None:
             self.left_out += 1
@@ -133,7 +140,7 @@ class ReplayTimer:
     @property
     def _alone(self) -> bool:
         """Whether a call would find what an earlier one of its batch wrote: what is written is put back before each."""
-        return bool(self._reference_client.written_weights) or self._replayer.remembers(self._checked.serial)
+        return bool(self._reference_client.written_weights) or self._replayer.remembers(self._plan.number)
 
     def _length(self, left: int) -> int:
         """Return a random number of calls."""
@@ -141,7 +148,7 @@ class ReplayTimer:
             return 1
         least, most = (round(share * left) for share in LENGTHS)
         count = least + self._draw() % (most - least + 1)
-        return max(1, min(count, MOST_CALLS, self._room // self._replayer.bytes_of(self._checked.serial)))
+        return max(1, min(count, MOST_CALLS, self._room // self._replayer.bytes_of(self._plan.number)))
 
     def _compare_some(self, drawn: Sequence[Drawn]) -> None:
         places = [place for place, (_, distribution, _) in enumerate(drawn) if distribution is None]
@@ -154,7 +161,7 @@ class ReplayTimer:
             return
         verdict = self._replayer.compare_timed(self._reference_client, self._checked.weights, drawn, chosen)
         if verdict["status"] != Status.OK:
-            told = f"{told_of(verdict['distribution'])}: " if verdict.get("distribution") else ""
+            told = f"{distribution_label(verdict['distribution'])}: " if verdict.get("distribution") else ""
             why = f"a timed replay gave something else than the reference: {told}{verdict['message']}"
             raise rejected(Rejection(rule="wrong-when-timed", where="while it was timed", why=why))
         if (trivial := trivial_output_in(verdict)) is not None:

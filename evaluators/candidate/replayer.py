@@ -7,32 +7,32 @@ comparison: of results in the reference worker, of times with this process's clo
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from ...core import Status
-from ...core.launch_plan import LaunchPlan, TorchStep
 from ...core.text import first_line
 from ..correctness.distributions import OTHER_WEIGHTS
 from ..guards.measured_share import TorchOperator
 from ..reference.client import ReferenceClient
-from ..replay.operators import ALLOCATIONS
-from ..replay.record import MAX_CONSTANT_BYTES
-from ..replay.saved import TOO_LARGE, constant_bytes
+from ..replay.constants import MAX_CONSTANT_BYTES
+from ..replay.saved import TOO_LARGE, call_bytes, constant_bytes, packing_bytes
 from ..sandbox.untrusted_files import read_untrusted_file
 from ..settings import Limits
 from ..workers.channel import Message
 from ..workers.client import Worker
 from .process import CandidateProcess
 from .responses import BatchOutputs, BatchResponse, HeldSteps, LoadedPlan, PreparedBatch, Response
-from .verified import Failure, RecordedPlan
+from .verified import CandidateError, HandedPlan, RecordedPlan
 
 _SUBJECT = "the process that replayed its launches"
 
 
 Drawn = tuple[int, str | None, int]
-"""What a call's inputs are: seed, distribution and variant (`DrawnReference.inputs_of`)."""
+"""Identifies a call's inputs: seed, distribution and variant (`DrawnReference.inputs_of`)."""
 
 
 class Checked(NamedTuple):
@@ -57,17 +57,21 @@ class ReplayWorkers(Protocol):
 
 
 class Replayer(CandidateProcess):
-    """Plans of one kernel, by the serial numbers of its configs. Methods raise `Failure`, which ends the process.
+    """Plans of one kernel, by the serial numbers of its configs.
+
+    Methods raise `CandidateError`, which ends the process.
 
     `share` passes tensors as device memory, and falls back to files where that cannot be opened.
     """
 
+    runs_foreign_code = False  # what is compiled from a plan makes no calls of the system
+
     def __init__(self, workers: ReplayWorkers, limits: Limits, share: bool) -> None:
-        super().__init__(workers.replay_worker)
+        super().__init__(workers.replay_worker, limits)
         self._workers = workers
-        self._limits = limits
         self._share = share
         self._bytes: dict[int, int] = {}
+        self._recorded: dict[int, RecordedPlan] = {}
         self._prepared: int | None = None
         self._remembering: set[int] = set()
         self._packing_bytes: dict[int, int] = {}
@@ -84,12 +88,28 @@ class Replayer(CandidateProcess):
             constants.write_bytes(read_untrusted_file(recorded.path, size) if size else b"")
         except OSError:
             return "a plan without its constants"
-        self._bytes[number] = _bytes_of(recorded.plan)
+        self._bytes[number] = call_bytes(recorded.plan)
         if recorded.plan.packing is not None:
-            self._packing_bytes[number] = _made_bytes(recorded.plan.packing)
+            self._packing_bytes[number] = packing_bytes(recorded.plan.packing)
         self._workers.help_worker(self.worker)
         request = {"plan": str(plan), "constants": recorded.constants, "path": str(constants)}
+        self._recorded[number] = replace(recorded, path=constants)
         return self.ask(LoadedPlan, self._limits.compile_s, "load_plan", number=number, **request).reason
+
+    @contextlib.contextmanager
+    def holding(self, reference_client: ReferenceClient, handed: HandedPlan) -> Iterator[None]:
+        """Draw inputs with the integers that a plan holds for within the context."""
+        if handed.integers is None:
+            yield
+            return
+        self._inputs = None  # a seed draws others now
+        with reference_client.holding(handed.integers):
+            yield
+        self._inputs = None
+
+    def recorded(self, number: int) -> RecordedPlan:
+        """Return a plan that was handed over; its constants are there until the process is closed."""
+        return self._recorded[number]
 
     def bytes_of(self, number: int) -> int:
         """Return what a call of a plan takes: its inputs, and what it allocates."""
@@ -117,10 +137,10 @@ class Replayer(CandidateProcess):
         reason, found = self._called(reference_client, number, call, watch=True)
         if found is None:
             return Checked(reason, {})
-        if reference_client.has_large_inputs:
+        if reference_client.has_large_inputs and not reference_client.finds_room():
             self.release()
             reference_client.call("take_back")
-        verdict = reference_client.call(
+        verdict = reference_client.verdict(
             "check", seed=seed, path=str(self.outputs), outputs=found.described()[0], distribution=distribution,
             variant=variant, precise=precise, hold=precise, written=reference_client.effects["changed"],
             form=found.form, keep_open=True,
@@ -137,7 +157,7 @@ class Replayer(CandidateProcess):
     def called(self, number: int, inputs: Message, weights: Message, graph: bool) -> BatchOutputs | str:
         """Make one call on what a `Handover` described, without a reference; return its results, or why it fails."""
         handed = {"calls": [[0, None]], "inputs": [inputs], "factors": None}
-        reason, _ = self._prepare((), number, handed, weights, graph=graph, watch=False)
+        reason, _ = self._prepare((), number, handed, weights, graph=graph)
         if reason is None:
             made, _ = self.go()
             reason = made.reason
@@ -145,11 +165,12 @@ class Replayer(CandidateProcess):
 
     def prepare_one(self, reference_client: ReferenceClient, number: int, seed: int) -> None:
         """Prepare one call on the weights and inputs of a seed, of a plan that fits them."""
-        if (reason := self._prepare_one(reference_client, number, (seed, None, 0), watch=False)) is not None:
-            raise Failure(Status.RUNTIME_ERROR, self.failed(reason))
+        call = seed, None, 0
+        if (reason := self._prepare_one(reference_client, number, call, settle=True)) is not None:
+            raise CandidateError(Status.RUNTIME_ERROR, self.failed(reason))
 
     def repeat_ms(self, calls: int) -> float:
-        """Make the call that is prepared so many times; return the milliseconds until they are done."""
+        """Make the prepared call `calls` times; return the milliseconds until all have ended."""
         start = time.perf_counter()
         self.ask(Response, self._limits.call_s, "repeat", calls=calls)
         return (time.perf_counter() - start) * 1e3
@@ -170,10 +191,10 @@ class Replayer(CandidateProcess):
         return self._packing_bytes[number]
 
     def prepare_packing(self, number: int, calls: int) -> None:
-        """Prepare to pack the weights that the process has so many times."""
+        """Prepare to pack the weights of the process `calls` times."""
         reason = self.ask(LoadedPlan, self._limits.compile_s, "prepare_packing", number=number, calls=calls).reason
         if reason is not None:
-            raise Failure(Status.RUNTIME_ERROR, self.failed(reason))
+            raise CandidateError(Status.RUNTIME_ERROR, self.failed(reason))
 
     def prepare_timed(
         self,
@@ -198,10 +219,10 @@ class Replayer(CandidateProcess):
         reason, read = handed["reason"], True
         if reason is None:
             reason, read = self._prepare(
-                reference_client.written_weights, number, handed, given, graph=graph, watch=False
+                reference_client.written_weights, number, handed, given, graph=graph, settle=True
             )
         if reason is not None:
-            raise Failure(Status.RUNTIME_ERROR, self.failed(reason))
+            raise CandidateError(Status.RUNTIME_ERROR, self.failed(reason))
         if not read:
             return self.prepare_timed(reference_client, number, weights, seed, first, count, graph, other)
         return [(seed, distribution, variant) for seed, distribution, variant in handed["drawn"]]
@@ -213,7 +234,7 @@ class Replayer(CandidateProcess):
         return made, (time.perf_counter() - start) * 1e3
 
     def require_intact(self) -> None:
-        """Raise `Failure` where the batch's calls changed memory outside of their tensors, as reading outputs does."""
+        """Raise `CandidateError` if the batch's calls wrote outside of their tensors, as reading outputs does."""
         self._outputs((), ())
 
     def compare_timed(
@@ -224,7 +245,7 @@ class Replayer(CandidateProcess):
         It is that on the first that differs from the reference, or on the last.
         """
         found = self._outputs(places, ())
-        verdict = reference_client.call(
+        verdict = reference_client.verdict(
             "check_timed", weights=weights, drawn=[drawn[place] for place in places], path=str(self.outputs),
             outputs=found.described(), keep_open=True,
         )  # fmt: skip
@@ -263,13 +284,15 @@ class Replayer(CandidateProcess):
         self, reference_client: ReferenceClient, number: int, call: Drawn, watch: bool
     ) -> tuple[str | None, BatchOutputs | None]:
         """Make one call; return why it cannot be made, or its results."""
-        reason = self._prepare_one(reference_client, number, call, watch)
+        reason = self._prepare_one(reference_client, number, call, watch=watch)
         if reason is None:
             made, _ = self.go()
             reason = made.reason
         return reason, None if reason is not None else self._outputs([0], reference_client.effects["changed"])
 
-    def _prepare_one(self, reference_client: ReferenceClient, number: int, call: Drawn, watch: bool) -> str | None:
+    def _prepare_one(
+        self, reference_client: ReferenceClient, number: int, call: Drawn, watch: bool = False, settle: bool = False
+    ) -> str | None:
         """Prepare a call on the weights of its seed; return why that is not possible, or None."""
         seed, distribution, variant = call
         given = self._hand_weights(reference_client, seed, distribution)
@@ -279,8 +302,9 @@ class Replayer(CandidateProcess):
         self._inputs = None
         if handed["reason"] is not None:
             return str(handed["reason"])
-        reason, read = self._prepare(reference_client.written_weights, number, handed, given, graph=False, watch=watch)
-        return reason if read else self._prepare_one(reference_client, number, call, watch)
+        restored = reference_client.written_weights
+        reason, read = self._prepare(restored, number, handed, given, graph=False, watch=watch, settle=settle)
+        return reason if read else self._prepare_one(reference_client, number, call, watch, settle)
 
     def _hand_weights(self, reference_client: ReferenceClient, seed: int, distribution: str | None) -> Message | None:
         """Let the reference worker hand over weights; None where the process has them."""
@@ -303,12 +327,13 @@ class Replayer(CandidateProcess):
         handed: Message,
         weights: Message | None,
         graph: bool,
-        watch: bool,
+        watch: bool = False,
+        settle: bool = False,
     ) -> tuple[str | None, bool]:
         """Return why the plan does not fit what is handed over, or None; and whether that could be read."""
         prepared = self.ask(
             PreparedBatch, self._limits.compile_s, "prepare", number=number, weights=weights, graph=graph, watch=watch,
-            restored=sorted(restored),
+            settle=settle, restored=sorted(restored),
             **{name: handed[name] for name in ("calls", "inputs", "factors")},
         )  # fmt: skip
         if prepared.remembers and self._prepared is not None:
@@ -325,7 +350,7 @@ class Replayer(CandidateProcess):
         found = self.ask(BatchOutputs, self._limits.call_s, "outputs", **request)
         if len(found.outputs) != len(calls):
             self.worker.end()
-            raise Failure(Status.CRASHED, self.died("outputs", "sent no proper answer"))
+            raise CandidateError(Status.CRASHED, self.died("outputs", "sent no proper answer"))
         return found
 
     def _cannot_share(self, verdict: Message) -> bool:
@@ -334,14 +359,3 @@ class Replayer(CandidateProcess):
             return False
         self._share = False
         return True
-
-
-def _bytes_of(plan: LaunchPlan) -> int:
-    inputs = [plan.layouts[number].bytes for number in plan.inputs if isinstance(number, int)]
-    steps = [step for step in plan.steps if isinstance(step, TorchStep) and step.operator in ALLOCATIONS]
-    return max(1, sum(inputs) + sum(layout.bytes for step in steps for layout in step.layouts))
-
-
-def _made_bytes(packing: LaunchPlan) -> int:
-    steps = [step for step in packing.steps if isinstance(step, TorchStep)]
-    return max(1, sum(layout.bytes for step in steps for layout in step.layouts))

@@ -49,6 +49,8 @@ class RunResponse(OutputsResponse):
     returned: list[int]
     shared: list[int]
     weights: list[str]
+    parts: list[str] = []
+    """Of a user's function: what it returned beside tensors (`user_call.result_parts`)."""
 
 
 class TimeResponse(Response):
@@ -73,7 +75,7 @@ class OperatorsResponse(Response):
 
 
 class HostResponse(Response):
-    """What a call takes the host beside its launches."""
+    """Host time of a call without its launches."""
 
     host_ms: Milliseconds
 
@@ -85,6 +87,8 @@ class RecordResponse(Response):
     constants: list[OutputTensor]
     changing: bool = False
     """Calls before it launched something else."""
+    reads: bool = False
+    """The call read integers into Python."""
 
     def described(self) -> list[dict[str, Any]]:
         """Return the constants in the form for the reference worker."""
@@ -116,7 +120,7 @@ class BatchResponse(Response):
 
 
 class BatchOutputs(Response):
-    """What calls of a batch returned, and the side effects of its first call, where these were looked for."""
+    """The results of a batch's calls, and the side effects of its first call, where these were looked for."""
 
     outputs: list[list[OutputTensor]]
     form: str
@@ -139,7 +143,7 @@ class HeldSteps(Response):
 
 
 class ProfileResponse(Response):
-    """What ran on the device in one call."""
+    """The kernels and copies that ran on the device in one call."""
 
     profile: KernelProfile
 

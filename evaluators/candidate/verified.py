@@ -21,7 +21,7 @@ SIDE_EFFECTS = {
 WRITES_WEIGHTS = "writes to its weights; work on a copy"
 
 
-class Failure(Exception):
+class CandidateError(Exception):
     """A failed candidate; becomes an `Evaluation`."""
 
     def __init__(
@@ -40,12 +40,12 @@ class Failure(Exception):
         """Index of the config at fault, where several are timed interleaved."""
 
 
-def rejected(rejection: Rejection) -> Failure:
+def rejected(rejection: Rejection) -> CandidateError:
     """Return the failure of a kernel that broke a rule."""
-    return Failure(Status.REJECTED, str(rejection), rejection=rejection)
+    return CandidateError(Status.REJECTED, str(rejection), rejection=rejection)
 
 
-def told_of(distribution: str) -> str:
+def distribution_label(distribution: str) -> str:
     """Return what a failure says of inputs of another distribution, or of other weights."""
     if distribution == OTHER_WEIGHTS:
         return "with other weights than the initial ones"
@@ -91,6 +91,18 @@ class RecordedPlan:
     plan: LaunchPlan
     constants: list[Message]
     path: Path
+    integers: int | None = None
+    """The seed of the integers that it holds for; None where it holds for any."""
+    reads: bool = False
+    """Whether the call was seen to read integers into Python."""
+
+
+@dataclass(frozen=True)
+class HandedPlan:
+    """The number of a plan in the process that replays it, and the seed of the integers that it holds for, if any."""
+
+    number: int
+    integers: int | None = None
 
 
 @dataclass
@@ -105,17 +117,26 @@ class VerifiedConfig:
     weights: int
     """The seed of its current weights, which it is timed with."""
     timed: list[tuple[int, int]] = field(default_factory=list)
-    """Of the last chunk of timed calls: the seed of the inputs, and the number of the last call."""
+    """Seed of the inputs and number of the last call, of the last chunk of timed calls."""
     replay: Replay | None = None
     """Whether it is timed by replaying its launch plan; None where that was not tried."""
     host_ms: float | None = None
-    """Of a replayed plan: what a call takes the host beside it."""
+    """Host time of a call without its replayed plan."""
     launches: dict[str, int] = field(default_factory=dict)
-    """Of a replayed plan: launches by kernel."""
+    """Launches of a replayed plan, by kernel."""
+    plans: tuple[HandedPlan, ...] = ()
+    """Those that were handed over; several where launches depend on integers of the inputs."""
+    depends_on: str = ""
+    """What the launches depend on beside sizes, as a sentence."""
     packs: bool = False
     """Whether its plan packs weights, once for each set of them."""
     packing: Measurement | None = None
     """How long that takes, where it was timed."""
+    sanitizer: dict[str, str] = field(default_factory=dict)
+    """Findings of compute-sanitizer's tools, if they ran."""
+
+    def __post_init__(self) -> None:
+        self.plans = self.plans or (HandedPlan(self.serial),)
 
     @property
     def host_us(self) -> float | None:
@@ -170,6 +191,7 @@ class Comparisons:
             distributions=tuple(self._distributions),
             error_fp64=first.get("error_fp64"),
             torch_error_fp64=first.get("torch_error_fp64"),
+            beside_start=next(filter(None, (message.get("beside_start", "") for message in self._compared)), ""),
             trivial_outputs=tuple(first.get("trivial_outputs", ())),
             deterministic=self.deterministic,
         )

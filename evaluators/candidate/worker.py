@@ -20,17 +20,20 @@ from ..correctness.side_effects import SideEffects, WrittenWeights, poison
 from ..guards.own_kernels import LaunchCounter, is_own
 from ..guards.torch_share import operators_of
 from ..guards.watch import Watch
-from ..languages.base import UntraceableCall, imported_supports, supports
+from ..languages.base import UntraceableCallError, imported_supports, supports
+from ..languages.described_gpu import USUAL, describe_gpu
 from ..profiling.torch_profiler import profile_call
 from ..reference.arithmetic import Arithmetic
 from ..replay.record import Recorder, launches_of
-from ..replay.values import UnplannableCall
+from ..replay.values import UnplannableCallError
 from ..timing.timed_calls import TimedCalls
 from ..workers import tensor_ipc
 from ..workers.channel import Channel, Message
 from ..workers.memory import keep_freed_memory, release_cache
-from ..workers.modules import ProblemModule, construct, load, load_weights, outputs_of, weights_of
+from ..workers.modules import ProblemModule, construct, load_weights, outputs_of, weights_of
 from ..workers.request_loop import GPU_FAULTS, Handler, describe, serve_requests, text_of
+from ..workers.user_call import result_parts
+from ..workers.user_modules import CandidateModules
 
 _REQUESTS = (
     "load", "weights", "run", "again", "time", "timed_outputs", "operators", "profile", "record", "draw_host",
@@ -78,6 +81,11 @@ class CandidateWorker:
     def __init__(self, options: Message) -> None:
         self.options = options
         self.device: str = options["device"]
+        describe_gpu(options.get("described_gpu", USUAL))
+        self._languages = imported_supports()
+        for support in self._languages:
+            support.prepare(self.device)  # what a package asks a language when it is imported, it keeps
+        self._modules = CandidateModules(options.get("package"))
         self.problem = self._problem(options["sizes"])
         self.models: dict[int, Any] = {}
         self.timed = TimedCalls(self.device, self.problem)
@@ -87,9 +95,9 @@ class CandidateWorker:
         self._shared: list[Any] = []
         self._launches = LaunchCounter(self.device)
         self._hosted: list[Callable[[], object]] = []  # the call that `host` repeats
-        self._languages = imported_supports()
-        for support in self._languages:
+        for support in set(imported_supports()) - set(self._languages):
             support.prepare(self.device)
+        self._languages = imported_supports()
         # Created last: from here on nothing that measuring depends on may change.
         self._watch = Watch(self.device, [self, self.timed, self.timed.clock, self.inputs])
         self._watch.follow(self.problem.module)
@@ -121,7 +129,7 @@ class CandidateWorker:
             self._last.clear()
             self.timed.forget(self.problem)
         torch.manual_seed(0)  # the file itself may draw
-        module = load(f"kernelwright_candidate_{serial}", Path(source))
+        module = self._modules.load(f"kernelwright_candidate_{serial}", Path(source))
         model = construct(lambda: module.ModelNew(*self.problem.init_inputs()), self.device, seed=0)
         if not isinstance(model, torch.nn.Module):
             bases = ", ".join(base.__name__ for base in type(model).__bases__)
@@ -153,7 +161,7 @@ class CandidateWorker:
         if shared is not None:
             try:
                 state = tensor_ipc.open_state(shared, self.device)
-            except tensor_ipc.UnreadableTensor:
+            except tensor_ipc.UnreadableTensorError:
                 return {"read": False}
         elif Path(path).exists():
             state = torch.load(path, map_location=self.device)
@@ -183,7 +191,7 @@ class CandidateWorker:
         start = time.perf_counter()
         result = model(*inputs)
         self._synchronize()
-        seconds = time.perf_counter() - start
+        seconds, parts = time.perf_counter() - start, result_parts()
         returned = outputs_of(result)
         results = [*returned, *(inputs[number] for number in written)]
         described, self._shared = tensor_ipc.publish_outputs(results, Path(outputs), share)
@@ -194,7 +202,7 @@ class CandidateWorker:
             self.inputs.clear()
         del inputs, effects
         release_cache(self.device)
-        return {"seconds": seconds, "outputs": described, **found}
+        return {"seconds": seconds, "outputs": described, "parts": parts, **found}
 
     def again(self, outputs: str, share: bool) -> Message:
         """Pass the held call's outputs once more."""
@@ -221,15 +229,18 @@ class CandidateWorker:
         """Return one call's torch operators, and its own kernels' launches."""
         call = self._call(serial, seed)
         # The best of several: on a busy machine any call may wait for the processor.
-        counted = min((self._counted(call, self._launches) for _ in range(COUNTED)), key=lambda one: one["call_ms"])
+        counted = min(
+            (self._counted(call, self._launches) for _ in range(COUNTED)), key=lambda counts: counts["call_ms"]
+        )
         return {"operators": operators_of(call), **counted}
 
-    def record(self, serial: int, seed: int, plan: str, constants: str) -> Message:
+    def record(self, serial: int, seed: int, plan: str, constants: str, integers: int | None = None) -> Message:
         """Record a call of a new model with the current weights as a launch plan; from now on it is the model.
 
         Not its first: a kernel may allocate buffers then, and another may stop working after some calls. Writes the
         plan, and the constants that it names, to files. `reason` in the response says why there is no plan; `changing`
-        whether calls in between launched something else.
+        whether calls in between launched something else. `integers` is the seed of those that are held
+        (`ProblemModule.hold_integers`), if any; a user's function may read integers.
         """
         import torch
 
@@ -237,7 +248,9 @@ class CandidateWorker:
         model = construct(lambda: type(current)(*self.problem.init_inputs()), self.device, seed=0).to(self.device)
         packing, state = Recorder(), torch.nn.Module.state_dict(current)
         self.models[serial] = model  # what is watched, profiled and timed is what was recorded
-        inputs = self.inputs.fill(draw(self.problem, seed))  # as timed calls have them
+        with self.problem.holding(integers):
+            inputs = self.inputs.fill(draw(self.problem, seed))  # as timed calls have them
+        reads = self.options.get("package") is not None
         start, earlier = time.perf_counter(), []
         try:
             packing.record_packing(model, lambda: load_weights(model, state), state)
@@ -246,11 +259,11 @@ class CandidateWorker:
                 self._synchronize()
                 if time.perf_counter() - start > CALLS_BEFORE_S:
                     break
-            before = Recorder(packing)
+            before = Recorder(packing, reads_integers=reads)
             planned = before.record(model, inputs)
-            recorder = Recorder(packing, before)
+            recorder = Recorder(packing, before, reads_integers=reads)
             recorded = recorder.record(model, inputs)
-        except (UnplannableCall, UntraceableCall) as reason:
+        except (UnplannableCallError, UntraceableCallError) as reason:
             return {"reason": str(reason), "constants": []}
         finally:
             packing.release()
@@ -258,25 +271,26 @@ class CandidateWorker:
         changing = any(item != launches for item in earlier[1:]) or planned.difference(recorded) is not None
         Path(plan).write_text(recorded.model_dump_json())
         constant = tensor_ipc.write([*recorder.constants.values(), *recorder.packing_constants], Path(constants))
-        return {"reason": None, "changing": changing, "constants": constant}
+        return {"reason": None, "changing": changing, "constants": constant, "reads": recorder.reads}
 
-    def draw_host(self, serial: int, seed: int) -> Message:
-        """Draw the inputs of the calls that `host` and `repeat` make."""
+    def draw_host(self, serial: int, seed: int, integers: int | None = None) -> Message:
+        """Draw the inputs of the calls that `host` and `repeat` make, perhaps with the integers of another seed."""
         keep_freed_memory()
-        self._hosted = [self._call(serial, seed)]
+        with self.problem.holding(integers):
+            self._hosted = [self._call(serial, seed)]
         return self.repeat(CALLS_UNHEEDED)
 
     def repeat(self, calls: int) -> Message:
-        """Make so many calls, or none; the evaluator takes the time."""
+        """Make this many calls, or none; the evaluator measures the time."""
         for _ in range(calls):
             self._hosted[0]()
         self._synchronize()
         return {}
 
     def host(self) -> Message:
-        """Return what a call takes until it returns, in ms; on a CPU beside its launches and torch's operators."""
-        one = self._counted(self._hosted[0], LaunchCounter(self.device, torch=self.device == "cpu"))
-        return {"host_ms": max(0.0, one["call_ms"] - (one["own_ms"] or 0.0))}
+        """Return the time until a call returns, in ms; on a CPU without its launches and torch's operators."""
+        counts = self._counted(self._hosted[0], LaunchCounter(self.device, torch=self.device == "cpu"))
+        return {"host_ms": max(0.0, counts["call_ms"] - (counts["own_ms"] or 0.0))}
 
     def _counted(self, call: Callable[[], object], counter: LaunchCounter) -> Message:
         with counter as launches:

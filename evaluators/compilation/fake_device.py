@@ -12,16 +12,16 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-from ..languages.base import UntraceableCall, imported_supports
+from ..languages.base import UntraceableCallError, imported_supports
+from ..languages.described_gpu import torch_answers
 
 # Of c10::DeviceType.
 _CUDA, _META = 1, 14
 
 
-def pretend(device: str, properties: Mapping[str, Any] | None) -> Any:
+def fake_cuda_device(device: str, properties: Mapping[str, Any] | None) -> Any:
     """Make torch in this process see a GPU, unless `device` is 'cpu'; return the fake tensors' mode.
 
     Inside the mode tensors have shape, strides, dtype and device, and operators compute only these.
@@ -70,12 +70,12 @@ def _data_ptr(tensor: Any) -> int:
     if any(support.takes_addresses(caller) for support in imported_supports()):
         offset: int = tensor.storage_offset() * tensor.element_size()
         return offset
-    raise UntraceableCall("the address of a tensor")
+    raise UntraceableCallError("the address of a tensor")
 
 
 def _refuse_compile(*_: Any, **__: Any) -> Any:
     """Replace torch.compile, which would silently do nothing to fake tensors."""
-    raise UntraceableCall("what torch.compile makes of a function")
+    raise UntraceableCallError("what torch.compile makes of a function")
 
 
 def _replace_guards() -> None:
@@ -94,21 +94,13 @@ def _replace_guards() -> None:
 def _replace_cuda(properties: Mapping[str, Any]) -> None:
     import torch
 
-    described = SimpleNamespace(**properties)
-    capability = (described.major, described.minor)
-
     def closed(*_: Any, **__: Any) -> Any:
-        raise UntraceableCall("an answer of the GPU")
+        raise UntraceableCallError("an answer of the GPU")
 
     replacements = {
+        **torch_answers(properties),
         "is_available": lambda: True,
         "device_count": lambda: 1,
-        "current_device": lambda: 0,
-        "get_device_capability": lambda *_, **__: capability,
-        "get_device_properties": lambda *_, **__: described,
-        "get_device_name": lambda *_, **__: described.name,
-        "set_device": lambda *_: None,
-        "synchronize": lambda *_, **__: None,
         "_exchange_device": lambda index: index,
         "_maybe_exchange_device": lambda index: index,
         "_lazy_init": closed,

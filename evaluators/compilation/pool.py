@@ -18,7 +18,8 @@ from ...core import Status
 from ...core.source_text import without_separators
 from ..candidate.responses import CompileResponse
 from ..workers.channel import Message
-from ..workers.client import Worker, WorkerDied, WorkerTimeout
+from ..workers.client import Worker, WorkerDiedError, WorkerTimeoutError
+from ..workers.shortages import ATTEMPTS, SHORTAGES
 
 
 class CompileStatus(StrEnum):
@@ -33,12 +34,14 @@ class CompileStatus(StrEnum):
     """Its process died."""
     UNKNOWN = "unknown"
     """Unknown without running the kernel: compile it when measuring."""
+    LOST = "lost"
+    """The machine is why there is no outcome: somebody killed the compiler, or the disk is full."""
 
 
 ENOUGH = 8
 """Kernels by which a pool knows what compiling takes."""
 TIMES, LEAST_S = 20.0, 30.0
-"""A kernel may take so many times as long as half of the others took, and at least so many seconds: a config whose
+"""Limits of a compilation: this multiple of the median of the others, and at least this many seconds: a config whose
 sums spill from the registers compiles for minutes, and is slow. Those that are given up count with the seconds that
 they had, so that where most take long, the limit grows."""
 
@@ -46,8 +49,9 @@ VERDICTS = {
     CompileStatus.FAILED: Status.COMPILE_ERROR,
     CompileStatus.TIMEOUT: Status.TIMEOUT,
     CompileStatus.CRASHED: Status.CRASHED,
+    CompileStatus.LOST: Status.NOT_MEASURED,
 }
-"""What a kernel is that does not compile."""
+"""Status of a kernel that does not compile, by the status of its compilation."""
 
 
 @dataclass(frozen=True)
@@ -138,11 +142,17 @@ class CompilePool:
             if not future.set_running_or_notify_cancel():
                 continue
             try:
-                if worker is None or not worker.alive:
-                    self._discard(worker)
-                    worker = self._start()
-                serial += 1
-                future.set_result(self._compile(worker, source, serial))
+                for attempt in range(1, ATTEMPTS + 1):
+                    if worker is None or not worker.alive:
+                        self._discard(worker)
+                        worker = self._start()
+                    serial += 1
+                    result = self._compile(worker, source, serial)
+                    if result.status is not CompileStatus.LOST or attempt == ATTEMPTS:
+                        break
+                if result.status is CompileStatus.LOST:  # its own worker shows who is to blame
+                    result = CompileResult(CompileStatus.UNKNOWN, result.message)
+                future.set_result(result)
             except Exception as error:  # raised again by the future
                 future.set_exception(error)
         self._discard(worker)
@@ -174,20 +184,24 @@ class CompilePool:
             answer = worker.call(limit, op="compile", source=str(path), serial=serial)
             if answer.get("ok") is True:
                 self._took.append(time.monotonic() - began)
-        except WorkerTimeout:
+        except WorkerTimeoutError:
             others = f"; half of the others took {statistics.median(self._took):.1f} s" if limit < self._seconds else ""
             self._took.append(limit)
             return CompileResult(CompileStatus.TIMEOUT, f"did not finish within {limit:.0f} s (compiling){others}")
-        except (WorkerDied, OSError) as error:
+        except (WorkerDiedError, OSError) as error:
             if self._closed:  # ended by `close`, not by itself
                 raise CancelledError from None
             if isinstance(error, OSError):
                 raise
-            return CompileResult(CompileStatus.CRASHED, f"the process {error} (compiling)")
+            status = CompileStatus.LOST if error.killed else CompileStatus.CRASHED
+            return CompileResult(status, error.cause or f"the process {error} (compiling)")
         finally:
             with contextlib.suppress(OSError):
                 path.unlink()
-        return _read(worker, answer)
+        found = _read(worker, answer)
+        # A compiler that lacks disk or files refuses nothing: the kernel's own worker shows whether that is so.
+        lacking = found.status is CompileStatus.FAILED and any(said in found.message + found.log for said in SHORTAGES)
+        return CompileResult(CompileStatus.UNKNOWN, found.message) if lacking else found
 
     def _limit(self) -> float:
         """Return the seconds that the next kernel may take."""

@@ -8,10 +8,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ..languages.base import UntraceableCall
+from ..languages.base import UntraceableCallError
+from ..workers.modules import unobserved
 
 
-class Trace:
+class OperatorTrace:
     """A sequence of operations, digested as it grows.
 
     Two traces are equal when the operations are, and when each works on the same storages in the same layout. Storages
@@ -31,7 +32,7 @@ class Trace:
         return self._hash.hexdigest()
 
     def add(self, *operation: Any) -> None:
-        """Append one operation; raises `UntraceableCall` for an argument without a stable description."""
+        """Append one operation; raises `UntraceableCallError` for an argument without a stable description."""
         self._hash.update(json.dumps(self._describe(operation)).encode())
 
     def _describe(self, value: Any) -> Any:
@@ -54,12 +55,12 @@ class Trace:
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
             return {type(value).__qualname__: self._describe(fields)}
-        raise UntraceableCall(f"an argument of type {type(value).__qualname__}")
+        raise UntraceableCallError(f"an argument of type {type(value).__qualname__}")
 
     def _describe_tensor(self, tensor: Any) -> Any:
         if tensor.device.type == "meta":
             # In a build of torch without CUDA, 'cuda' without an index gives this.
-            raise UntraceableCall("the current device")
+            raise UntraceableCallError("the current device")
         storage = tensor.untyped_storage()
         if storage._cdata not in self._numbers:
             self._numbers[storage._cdata] = len(self._kept)
@@ -79,20 +80,19 @@ def _values(tensor: Any) -> str | None:
     """Return the values of a real tensor, such as a table in the kernel's source; None for a fake one."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensor
-    from torch.utils._python_dispatch import _disable_current_modes
 
     if isinstance(tensor, FakeTensor):
         return None
-    with _disable_current_modes():
+    with unobserved():
         plain = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
         return hashlib.sha256(plain.numpy().tobytes()).hexdigest()
 
 
-def recording(trace: Trace) -> Any:
+def recording(trace: OperatorTrace) -> Any:
     """Return a context that appends every torch operator to the trace."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    class Recorder(TorchDispatchMode):  # type: ignore[misc, no-any-unimported, unused-ignore]
+    class OperatorRecorder(TorchDispatchMode):  # type: ignore[misc, no-any-unimported, unused-ignore]
         @classmethod
         def _should_skip_dynamo(cls) -> bool:
             return False  # as in `profiling.op_counter`
@@ -104,4 +104,4 @@ def recording(trace: Trace) -> Any:
             trace.add("result", result)
             return result
 
-    return Recorder()
+    return OperatorRecorder()

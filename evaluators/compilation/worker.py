@@ -16,15 +16,16 @@ from typing import Any
 
 from ..candidate.worker import stage_of
 from ..correctness.distributions import with_other_strides
-from ..languages.base import LanguageSupport, Launch, UntraceableCall, imported_supports
+from ..languages.base import LanguageSupport, RecordedLaunch, UntraceableCallError, imported_supports
 from ..workers.channel import Channel, Message
-from ..workers.modules import ProblemModule, load, load_weights, outputs_of
+from ..workers.modules import ProblemModule, load_weights, outputs_of
 from ..workers.request_loop import describe, serve_requests
-from .fake_device import move, pretend
-from .trace import Trace, recording
+from ..workers.user_modules import CandidateModules
+from .fake_device import fake_cuda_device, move
+from .trace import OperatorTrace, recording
 
 
-class TooMuchShared(Exception):
+class SharedMemoryExceededError(Exception):
     """A kernel uses more shared memory than a block of the device may have."""
 
 
@@ -40,6 +41,7 @@ def serve(channel: Channel, options: Message) -> None:
         options["device"],
         options.get("properties"),
         options.get("strides", False),
+        options.get("package"),
     )
     compiler.warm_up()
     serve_requests(channel, {"compile": compiler.compile}, failed)
@@ -54,19 +56,26 @@ class CompileWorker:
     """Compiles one config after the other for the same problem and device."""
 
     def __init__(
-        self, problem: Path, sizes: Message, device: str, properties: Message | None, strides: bool = False
+        self,
+        problem: Path,
+        sizes: Message,
+        device: str,
+        properties: Message | None,
+        strides: bool = False,
+        package: Message | None = None,
     ) -> None:
+        self._modules = CandidateModules(package)  # with real tensors, if it makes any
         self._path, self._sizes, self._strides = problem, sizes, strides
         # With an index, torch does not query the current GPU.
         self._device = "cuda:0" if device == "cuda" else device
         self._properties = properties
-        self._trace = Trace()
+        self._trace = OperatorTrace()
         self._captured: list[LanguageSupport] = []
         self._flags = _flags()
 
     @cached_property
     def _fake(self) -> Any:
-        fake = pretend(self._device, self._properties)
+        fake = fake_cuda_device(self._device, self._properties)
         self._capture_launches()
         return fake
 
@@ -88,11 +97,11 @@ class CompileWorker:
                 problem = ProblemModule(self._path, self._sizes, self._device)
                 return problem, problem.inputs(0)
         except Exception as error:  # not the kernel's fault
-            raise UntraceableCall(f"the problem cannot be read without real tensors: {describe(error)}") from error
+            raise UntraceableCallError(f"the problem cannot be read without real tensors: {describe(error)}") from error
 
     def warm_up(self) -> None:
         """Do the work that the first request would have to wait for."""
-        with contextlib.suppress(UntraceableCall):  # the first request reports it
+        with contextlib.suppress(UntraceableCallError):  # the first request reports it
             _ = self._problem
 
     def compile(self, source: str, serial: int) -> Message:
@@ -101,11 +110,11 @@ class CompileWorker:
 
         problem, originals = self._problem
         start = time.perf_counter()
-        self._trace = Trace()
+        self._trace = OperatorTrace()
         _set_flags(self._flags)  # a source before this one may have changed them
         with self._fake, recording(self._trace):
             torch.manual_seed(0)
-            module = load(f"kernelwright_candidate_{serial}", Path(source))
+            module = self._modules.load(f"kernelwright_candidate_{serial}", Path(source))
             self._capture_launches()  # of a language that only this source imports
             model = module.ModelNew(*problem.init_inputs())
             move(model, self._device)
@@ -121,14 +130,14 @@ class CompileWorker:
 
     def _call_with_other_strides(self, model: Any, originals: list[Any]) -> None:
         """Compile what a call with such inputs needs besides; what fails shows when the kernel runs."""
-        self._trace = Trace()
+        self._trace = OperatorTrace()
         with contextlib.suppress(Exception), self._fake:
             model(*map(with_other_strides, originals))
 
-    def _launched(self, launch: Launch) -> None:
+    def _launched(self, launch: RecordedLaunch) -> None:
         limit = (self._properties or {}).get("shared_memory_per_block_optin")
         if limit is not None and (launch.shared_bytes or 0) > limit:
-            raise TooMuchShared(f"{launch.shared_bytes} bytes of shared memory, a block may have {limit}")
+            raise SharedMemoryExceededError(f"{launch.shared_bytes} bytes of shared memory, a block may have {limit}")
         self._trace.add("launch", launch.code, launch.settings, launch.grid, launch.arguments)
 
 
@@ -153,7 +162,7 @@ def _stage_of(error: BaseException) -> str:
     from torch._subclasses import fake_tensor
 
     beyond = (
-        UntraceableCall,
+        UntraceableCallError,
         fake_tensor.DataDependentOutputException,
         fake_tensor.DynamicOutputShapeException,
         fake_tensor.UnsupportedFakeTensorException,
@@ -162,7 +171,7 @@ def _stage_of(error: BaseException) -> str:
     # A compiler's frames may be between such an exception and this place, or it may wrap the exception.
     if any(isinstance(cause, beyond) for cause in _chain(error)):
         return "ahead"
-    return "compile" if isinstance(error, TooMuchShared) or stage_of(error) == "compile" else "ahead"
+    return "compile" if isinstance(error, SharedMemoryExceededError) or stage_of(error) == "compile" else "ahead"
 
 
 def _chain(error: BaseException | None) -> Iterator[Any]:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...core import Status, Tolerance
 from ..workers.channel import Message
-from ..workers.tensor_ipc import Outputs, UnreadableTensor
+from ..workers.tensor_ipc import Outputs, UnreadableTensorError
+from .errors import as_real, chunks, pieces, root_mean_square, wide
 from .unmatched import uncomputed
 
-CHUNK = 1 << 24
-"""Elements that are compared at once: temporary tensors are no larger."""
-CACHED = 1 << 16
-"""Elements that stay in a processor's cache."""
+OUTPUTS_TOLD = 4
+"""Outputs that a message describes where their number is wrong."""
 EXACT = Tolerance(0.0, 0.0)
 LARGE = EXACT.cap
 """Replaces an infinite error, which JSON cannot represent."""
@@ -31,11 +30,15 @@ class Allowed:
 
     tolerances: Mapping[str, Tolerance]
     slack: float = 0.0
-    """What torch's own rounding adds (`fp64.Fp64Comparison.slack`), relative to the root mean square of the result."""
+    """Tolerance for torch's own rounding (`fp64.Fp64Comparison.slack`), over the root mean square of the result."""
     unbounded: bool = False
+    any_order: bool = False
+    """Whether a result may have other strides than the reference's, as a user's function may."""
     forgiven: Callable[[int, Any, Any], Any] | None = None
     """Takes an output's number, the expected and the actual values; returns the latter with the expected ones where
     rounding alone may be the cause of the difference. Called where the comparison fails."""
+    same: Mapping[int, int] = field(default_factory=dict)
+    """By the place of an input that the reference writes to, among what is compared: the output that it is, too."""
     rows: Callable[[int, Any, Any, str], Message | None] | None = None
     """Compares a floating output row by row instead, given its number, the expected and the actual values, and how a
     message begins; None where that is not possible."""
@@ -66,31 +69,34 @@ def compare(
     """
     returned = len(expected) - len(written)
     if len(described) != len(expected):
-        own = len(described) - len(written)
-        return failed(Status.WRONG_SHAPE, f"returned {own} outputs, the reference {returned}")
+        own, theirs = described[: len(described) - len(written)], expected[:returned]
+        found = _told([(item["shape"], item["dtype"]) for item in own])
+        wanted = _told([(list(item.shape), dtype_name(item)) for item in theirs])
+        return failed(Status.WRONG_SHAPE, f"returned {found}, the reference {wanted}")
     worst: Message = {"max_abs_error": 0.0, "max_rel_error": 0.0, "tolerance": 0.0, "absolute_tolerance": 0.0}
     actuals: list[Any] = []
     for number, (wanted, got) in enumerate(zip(expected, described, strict=True)):
         which = f"output {number}: " if returned > 1 else ""
         if number >= returned:
             which = f"input {written[number - returned]}, which the reference writes to: "
-        if (different := _different_kind(wanted, got)) is not None:
+        if (different := _different_kind(wanted, got, allowed.any_order)) is not None:
             return failed(different[0], which + different[1])
         try:
             actuals.append(outputs.next(got, wanted))
-        except UnreadableTensor as error:
+        except UnreadableTensorError as error:
             return {**failed(Status.RUNTIME_ERROR, f"{which}{error}"), "unreadable": True}
         real = as_real(wanted.detach())
         nominal = {"absolute_tolerance": allowed.tolerances.get(dtype_name(real), EXACT).absolute}
-        one = _compare_one(number, real, as_real(actuals[-1]), allowed, which, number < returned) | nominal
-        if one["status"] != Status.OK:
-            return {**one, "actual": actuals}
-        worst = {key: max(one[key], worst[key]) for key in worst}
+        comparison = _compare_one(number, real, as_real(actuals[-1]), allowed, which, number < returned) | nominal
+        if comparison["status"] != Status.OK:
+            return {**comparison, "actual": actuals}
+        worst = {key: max(comparison[key], worst[key]) for key in worst}
     return {"status": Status.OK, "message": "", **worst, "actual": actuals}
 
 
 def _compare_one(number: int, expected: Any, actual: Any, allowed: Allowed, which: str, returned: bool) -> Message:
     """Compare a tensor; what is no output, but an input that the reference writes to, has the plain tolerance."""
+    number, returned = allowed.same.get(number, number), returned or number in allowed.same
     if returned and allowed.rows is not None and expected.is_floating_point():
         by_rows = allowed.rows(number, expected, actual, which)
         if by_rows is not None:
@@ -102,7 +108,14 @@ def _compare_one(number: int, expected: Any, actual: Any, allowed: Allowed, whic
     return found
 
 
-def _different_kind(wanted: Any, got: Message) -> tuple[Status, str] | None:
+def _told(outputs: Sequence[tuple[Any, Any]]) -> str:
+    """Return how many outputs there are, and the shapes and dtypes of the first ones."""
+    shown = ", ".join("no tensor" if shape is None else f"{dtype} {shape}" for shape, dtype in outputs[:OUTPUTS_TOLD])
+    more = ", ..." if len(outputs) > OUTPUTS_TOLD else ""
+    return f"{len(outputs)} output{'s' if len(outputs) != 1 else ''}{f' ({shown}{more})' if shown else ''}"
+
+
+def _different_kind(wanted: Any, got: Message, any_order: bool) -> tuple[Status, str] | None:
     """Return the status and message of a difference that shows before the values are compared."""
     if got["shape"] is None:
         return Status.WRONG_SHAPE, f"returned {got['type']}, not a tensor"
@@ -114,7 +127,7 @@ def _different_kind(wanted: Any, got: Message) -> tuple[Status, str] | None:
         return Status.WRONG_SHAPE, f"lies on the {got['device']}, the reference's on the {wanted.device.type}"
     if not got["stored"]:
         return Status.WRONG_SHAPE, "has no memory of its own for every element (an expanded, sparse or lazy tensor)"
-    if wanted.is_contiguous() and not _in_order(got):
+    if wanted.is_contiguous() and not any_order and not _in_order(got):
         return Status.WRONG_SHAPE, (
             f"strides {got['strides']}: its axes lie in memory in another order than those of the reference's result, "
             "which is contiguous; write it in that order, or whoever reads it does the rest of the work"
@@ -141,12 +154,14 @@ def compare_tensor(expected: Any, actual: Any, tolerance: Tolerance, which: str 
         return _compare_exactly(expected, actual, which)
     wrong, max_abs, scale, definite = 0, 0.0, 0.0, True
     first: tuple[int, float, float] | None = None
-    for start, wanted, got in _chunks(expected, actual):
+    for start, wanted, got in chunks(expected, actual):
         # Most results are finite and correct, and few passes over the memory show it.
-        error = (got - wanted).abs_()
-        largest, reach = float(error.max()), wanted.abs()
-        if math.isfinite(largest) and bool((error <= reach.mul(relative).add_(absolute)).all()):
-            max_abs, scale = max(max_abs, largest), max(scale, float(reach.max()))
+        error, reach = (got - wanted).abs_(), wanted.abs()
+        near = (error <= reach.mul(relative).add_(absolute)).all()
+        # Together: on a GPU each of them alone would be waited for.
+        largest, reached, passed = torch.stack([error.max(), reach.max(), near.to(error.dtype)]).tolist()
+        if math.isfinite(largest) and passed:
+            max_abs, scale = max(max_abs, largest), max(scale, reached)
             continue
         finite = torch.isfinite(wanted)
         error = torch.where(finite, (got - wanted).abs(), 0.0).nan_to_num(nan=math.inf)
@@ -222,8 +237,8 @@ def close_everywhere(expected: Any, actual: Any, tolerance: Tolerance) -> bool:
     start = 0
     while start < flat.numel():
         size = sizes[0] if start == 0 else sizes[1]
-        wanted = _wide(flat[start : start + size])
-        got = _wide(other[start : start + size]) if other is not None else actual
+        wanted = wide(flat[start : start + size])
+        got = wide(other[start : start + size]) if other is not None else actual
         near = (got - wanted).abs() <= absolute + relative * wanted.abs()
         if not bool((near & wanted.isfinite()).all()):
             return False
@@ -231,127 +246,9 @@ def close_everywhere(expected: Any, actual: Any, tolerance: Tolerance) -> bool:
     return True
 
 
-def root_mean_square(tensor: Any) -> float:
-    """Return the root mean square of the finite elements; 0.0 where there are none."""
-    total = MeanSquare()
-    for _, part, _ in _chunks(tensor, tensor):
-        total.add(part)
-    return total.root
-
-
-class MeanSquare:
-    """The mean square of the finite elements of tensors that are added one after the other."""
-
-    def __init__(self) -> None:
-        self._total = 0.0
-        self._count = 0
-
-    def add(self, part: Any) -> None:
-        """Add a tensor of fp32 or fp64."""
-        import torch
-
-        norm = float(torch.linalg.vector_norm(part))
-        if 1e-15 < norm < 1e18:  # its square stays within fp32; NaN and Inf fail here
-            self._total += norm**2
-            self._count += part.numel()
-            return
-        finite = torch.isfinite(part)
-        # Scaled, since squares of large numbers overflow fp32.
-        large = float(torch.where(finite, part.abs(), 0.0).max()) if part.numel() else 0.0
-        if large > 0:
-            self._total += large**2 * float(torch.where(finite, part / large, 0.0).square().sum(dtype=torch.float64))
-        self._count += int(finite.sum())
-
-    @property
-    def root(self) -> float:
-        """The root of the mean; 0.0 before the first element."""
-        return math.sqrt(self._total / self._count) if self._count else 0.0
-
-
-class RelativeError:
-    """Error against exact values that come part by part, relative to their root mean square."""
-
-    def __init__(self) -> None:
-        self._scale, self._error = MeanSquare(), MeanSquare()
-        self._largest = 0.0
-
-    def add(self, exact: Any, actual: Any) -> None:
-        """Add a part of the exact values and the actual ones beside it."""
-        import torch
-
-        for _, wanted, got in pieces(exact, actual):
-            # A copy also of fp64, since it becomes the error.
-            wanted, error = wanted.double(), got.to(torch.float64, copy=True)
-            self._scale.add(wanted)
-            error -= wanted
-            self._error.add(error)
-            self._largest = max(self._largest, float(error.abs_().nan_to_num_(nan=0.0, posinf=0.0).max()))
-
-    @property
-    def root_mean_square(self) -> float:
-        """0.0 where all exact values are zero."""
-        return self._error.root / self._scale.root if self._scale.root else 0.0
-
-    @property
-    def largest(self) -> float:
-        """The largest finite error; 0.0 where all exact values are zero."""
-        return self._largest / self._scale.root if self._scale.root else 0.0
-
-
-def relative_error(exact: Any, actual: Any) -> tuple[float, float]:
-    """Return root mean square and largest error, both over the root mean square of the exact values."""
-    found = RelativeError()
-    found.add(exact, actual)
-    return found.root_mean_square, found.largest
-
-
-def relative_difference(expected: Any, actual: Any) -> float:
-    """Return the root mean square of the difference over that of the expected values, computed in fp32.
-
-    NaN where one of them is not finite, or too large. On a CPU a piece at a time, so that it stays in the cache.
-    """
-    import torch
-
-    wanted, got = as_real(expected).detach().reshape(-1), as_real(actual).reshape(-1)
-    size = CACHED if wanted.device.type == "cpu" else CHUNK
-    norms = [
-        torch.stack([torch.linalg.vector_norm(_wide(other) - _wide(one)), torch.linalg.vector_norm(_wide(one))])
-        for one, other in zip(wanted.split(size), got.split(size), strict=True)
-    ]
-    error, scale = torch.linalg.vector_norm(torch.stack(norms), dim=0).tolist()
-    return error / scale if scale else math.inf
-
-
 def failed(status: Status, message: str) -> Message:
     """Return a failed comparison without errors."""
     return {"status": status, "message": message}
-
-
-def as_real(value: Any) -> Any:
-    """Return a complex tensor with its parts along one more dimension; anything else unchanged."""
-    import torch
-
-    is_complex = isinstance(value, torch.Tensor) and value.is_complex()
-    return torch.view_as_real(value.resolve_conj()) if is_complex else value
-
-
-def pieces(one: Any, other: Any) -> Iterator[tuple[int, Any, Any]]:
-    """Yield the same elements of two tensors of one shape, a bounded number at a time, and the first one's index."""
-    flat, beside = one.detach().reshape(-1), other.detach().reshape(-1)
-    for start in range(0, flat.numel(), CHUNK):
-        yield start, flat[start : start + CHUNK], beside[start : start + CHUNK]
-
-
-def _chunks(expected: Any, actual: Any) -> Iterator[tuple[int, Any, Any]]:
-    for start, wanted, got in pieces(expected, actual):
-        yield start, _wide(wanted), _wide(got)
-
-
-def _wide(tensor: Any) -> Any:
-    import torch
-
-    narrow = tensor.is_floating_point() and tensor.dtype != torch.float64
-    return tensor.to(torch.float32 if narrow else torch.float64)
 
 
 def dtype_name(tensor: Any) -> str:

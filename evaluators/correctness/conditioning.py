@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..workers.modules import outputs_of
-from .compare import RelativeError, as_real, relative_error, root_mean_square
+from .eight_bit import narrowed, widened
+from .errors import RelativeError, as_real, relative_error, root_mean_square
 
 ROUNDING = 3e-6
 """Relative change of the inputs that is a little more than rounding to fp32 and summing do."""
@@ -62,9 +63,9 @@ def is_steady(
     Large numbers turn a clamped product into its sign, which rounding decides where the product is nearly zero.
     """
     changed = outputs_of(model(*map(_nudged, inputs)))
-    for one, other, limit in zip(expected, changed, allowed, strict=True):
+    for output, moved, limit in zip(expected, changed, allowed, strict=True):
         error = RelativeError()
-        error.add(one, other)
+        error.add(output, moved)
         if error.largest > limit:
             return False
     return True
@@ -81,7 +82,7 @@ def forgive(expected: Any, actual: Any, error: Any) -> Any:
 
 
 def rows_are_close(exact: Any, expected: Any, actual: Any, times: float, floor: float) -> bool:
-    """Return whether few rows, along the last axis, have errors above so many times the largest of the expected ones.
+    """Return whether few rows, along the last axis, have errors above this multiple of the largest expected one.
 
     A few may, as in attention, where rounding decides which of two scores is the larger one. Errors are root mean
     squares against `exact`, in fp64, relative to the row or to the whole result, whichever is larger; `floor` is
@@ -107,7 +108,7 @@ def is_as_exact(exact: Any, expected: Any, actual: Any) -> bool:
     import torch
 
     (theirs, their_largest), (own, own_largest) = relative_error(exact, expected), relative_error(exact, actual)
-    finite = bool((torch.isfinite(actual) & torch.isfinite(expected)).all())
+    finite = bool((torch.isfinite(widened(actual)) & torch.isfinite(widened(expected))).all())
     return finite and own <= AS_EXACT * theirs and own_largest <= AS_EXACT * their_largest
 
 
@@ -146,7 +147,7 @@ def _nudged(value: Any, seed: int = 0) -> Any:
         return value
     generator = torch.Generator(value.device).manual_seed(seed)
     factors = torch.randint(0, 2, value.shape, generator=generator, device=value.device, dtype=torch.float32)
-    return (factors.mul_(2 * ROUNDING).add_(1 - ROUNDING) * value).to(value.dtype)
+    return narrowed(factors.mul_(2 * ROUNDING).add_(1 - ROUNDING) * widened(value), value.dtype)
 
 
 def _changed(value: Any, relative: float, seed: int) -> Any:

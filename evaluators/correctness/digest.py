@@ -12,10 +12,11 @@ import secrets
 from dataclasses import dataclass, field
 from typing import Any
 
-ROW = 1 << 18
+ROW = 1 << 14
 """Elements that are summed into one number, and the number of keys."""
-ROWS = 1 << 6
-"""Rows at a time: bounds the memory of the products."""
+ROWS = {"cpu": 1 << 1, "cuda": 1 << 10}
+"""Rows at a time: bounds the memory of what is computed. On a CPU so few that torch's pool takes no part, which would
+spin afterwards."""
 
 
 def digest(tensor: Any) -> Any:
@@ -28,10 +29,11 @@ def digest(tensor: Any) -> Any:
     words = _words(tensor)
     keys = _keys(tensor.device)
     sums = []
-    whole = words.numel() // ROW * ROW
-    for start in range(0, whole, ROW * ROWS):
-        rows = words[start : min(whole, start + ROW * ROWS)].view(-1, ROW)
-        sums.append((rows * keys).sum(dim=1))
+    whole, step = words.numel() // ROW * ROW, ROW * ROWS[tensor.device.type]
+    for start in range(0, whole, step):
+        rows = words[start : min(whole, start + step)].view(-1, ROW)
+        # A GPU has no products of integer matrices; on a CPU they are made without the products of all elements.
+        sums.append(rows.long().mv(keys) if rows.device.type == "cpu" else (rows * keys).sum(dim=1))
     rest = words[whole:]
     sums.append((rest * keys[: rest.numel()]).sum().reshape(1))
     return torch.cat(sums)
@@ -39,7 +41,7 @@ def digest(tensor: Any) -> Any:
 
 @dataclass(frozen=True)
 class HeldOutput:
-    """What is remembered of an output, instead of a copy; equal to that of an output with the same bits."""
+    """Digest that is stored instead of a copy of an output; equal for outputs with the same bits."""
 
     like: Any = field(compare=False)
     """One element in the output's shape."""

@@ -65,7 +65,7 @@ _CHANGES: dict[str, Callable[[Any, Any], Any]] = {
     STRUCTURE: _structure,
 }
 DISTRIBUTIONS = tuple(_CHANGES)
-"""Distributions that checks use beside the problem's own inputs, where the reference supports them."""
+"""Distributions that checks use in addition to the problem's own inputs, where the reference supports them."""
 _FACTORS = {f"times {factor:g}": factor for factor in (1e30, 1e12, 1e6, 1e4, 1e3)}
 MAGNITUDES = tuple(_FACTORS)
 """Distributions of ever smaller numbers, of which the first is used that the dtype and the reference support."""
@@ -79,15 +79,19 @@ def draw(problem: ProblemModule, seed: int, distribution: str | None = None) -> 
     if distribution == OTHER_STRIDES:
         return [with_other_strides(value) for value in inputs]
     generator = generator_of(seed, problem.device)
+    if distribution == OTHER_NUMBERS and problem.keeps_numbers:
+        return inputs
     if distribution == OTHER_NUMBERS:
         again = problem.inputs(seed + 1)
         return [_renumbered(*pair, generator) for pair in zip(inputs, again, strict=True)]
     if distribution in MIXED:
-        return _mixed(inputs, seed, problem.device, MIXED[distribution])
-    return [
-        _laid_out_like(value, _changed(value, distribution, generator)) if is_floating(value) else value
-        for value in inputs
-    ]
+        changed = _mixed(inputs, seed, problem.device, MIXED[distribution])
+    else:
+        changed = [
+            _laid_out_like(value, _changed(value, distribution, generator)) if is_floating(value) else value
+            for value in inputs
+        ]
+    return [inputs[number] if number in problem.fixed else value for number, value in enumerate(changed)]
 
 
 def _mixed(inputs: Sequence[Any], seed: int, device: str, mixture: Mixture) -> list[Any]:
@@ -127,7 +131,7 @@ def _renumbered(value: Any, again: Any, generator: Any) -> Any:
         return value
     if value.shape != again.shape or not torch.equal(value, again):
         return value
-    axis = max(range(value.dim()), key=lambda one: value.shape[one])
+    axis = max(range(value.dim()), key=lambda dim: value.shape[dim])
     steps = value.diff() if value.dim() == 1 and value.dtype != torch.bool else None
     if steps is not None and bool((steps >= 0).all()):
         order = torch.randperm(len(steps), generator=generator, device=value.device)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..workers.memory import is_large, size_of
 from ..workers.modules import outputs_of
-from .compare import relative_error
+from .errors import relative_error
 
 Run = Callable[[Any, Sequence[int]], list[Any]]
 """Returns the outputs in fp64 for a part of the inputs with these numbers, and all of the others."""
@@ -29,7 +29,7 @@ def exact_parts(model: Any, inputs: Sequence[Any], expected: Sequence[Any]) -> I
     exact = copy.deepcopy(model).double()
 
     def run(part: Any, sliced: Sequence[int]) -> list[Any]:
-        return outputs_of(exact(*(double(one[part] if i in sliced else one) for i, one in enumerate(inputs))))
+        return outputs_of(exact(*(double(value[part] if i in sliced else value) for i, value in enumerate(inputs))))
 
     if is_large([*inputs, *expected]):
         for sliced in _candidates(inputs, expected):
@@ -64,7 +64,7 @@ def _candidates(inputs: Sequence[Any], expected: Sequence[Any]) -> list[tuple[in
     if len(extents) != 1 or max(extents) < 2:
         return []
     alike = tuple(
-        i for i, one in enumerate(inputs) if isinstance(one, torch.Tensor) and one.dim() and len(one) in extents
+        i for i, value in enumerate(inputs) if isinstance(value, torch.Tensor) and value.dim() and len(value) in extents
     )
     return list(dict.fromkeys([alike, alike[:1]])) if alike else []
 
@@ -81,8 +81,8 @@ def _are_independent(run: Run, sliced: Sequence[int], expected: Sequence[Any]) -
     except Exception:  # whatever: the whole batch will show whether fp64 works at all
         return False
     return len(together) == len(expected) and all(
-        _near(one, wanted[both], NEAR) and _near(one[:1], a, SAME) and _near(one[1:], b, SAME)
-        for one, (a, b), wanted in zip(together, alone, expected, strict=True)
+        _near(result, wanted[both], NEAR) and _near(result[:1], a, SAME) and _near(result[1:], b, SAME)
+        for result, (a, b), wanted in zip(together, alone, expected, strict=True)
     )
 
 

@@ -1,4 +1,4 @@
-"""Accuracy of a result: its error against the reference in fp64, beside torch's own error."""
+"""Accuracy of a result: its error against the reference in fp64, compared with torch's own error."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from ...core import Status, Tolerance
 from ...core.text import first_line
 from ..workers.channel import Message
 from ..workers.modules import outputs_of
-from .compare import EXACT, RelativeError, dtype_name, pieces, relative_difference
+from .compare import EXACT, dtype_name
 from .distributions import MAGNITUDES, same_layout
 from .eight_bit import widened
+from .errors import RelativeError, pieces, relative_difference
 from .exact_parts import double, exact_parts
 from .row_limits import COUNTED, counted_share
 
@@ -30,7 +31,7 @@ root mean square. TF32 keeps 10 bits of the mantissa. A candidate whose operands
 with fp32 operands, instead of being rounded, has 2.6 times the error and differs from the rounded result by up to 3.7
 times the largest one; bf16, which keeps 7 bits, has 8 times the error and is refused (a test computes these)."""
 WIDE_BYTES = 4
-"""Of an element of fp32."""
+"""Bytes of an fp32 element."""
 NARROW, NARROW_BYTES = ("float16", "bfloat16"), 2
 """Results in these depend on rounding with any inputs, as attention does where two scores are nearly equal."""
 COPES = 0.1
@@ -76,9 +77,9 @@ class Fp64Comparison:
         if fp32 is None:
             return
         largest = self._default.get(distribution, 0.0)
-        for output, (exact, one) in enumerate(zip(_floating(fp32), _floating(expected), strict=True)):
+        for output, (exact, nominal) in enumerate(zip(_floating(fp32), _floating(expected), strict=True)):
             error = RelativeError()
-            error.add(exact, one)
+            error.add(exact, nominal)
             largest = max(largest, error.largest)
             if distribution is None:
                 self._default_rms[output] = max(self._default_rms.get(output, 0.0), error.root_mean_square)
@@ -107,10 +108,10 @@ class Fp64Comparison:
         found = self._errors(model, inputs, expected)
         if found is None or not found.same_indices:
             return False
-        errors = [(error.largest, one) for error, one in zip(found.of[0], _floating(expected), strict=True)]
+        errors = [(error.largest, nominal) for error, nominal in zip(found.of[0], _floating(expected), strict=True)]
         self._rounding[distribution] = max(error for error, _ in errors)
-        near = all(error <= COPES * tolerances.get(dtype_name(one), EXACT).tightest for error, one in errors)
-        narrow = all(dtype_name(one) in NARROW for _, one in errors)
+        near = all(error <= COPES * tolerances.get(dtype_name(nominal), EXACT).tightest for error, nominal in errors)
+        narrow = all(dtype_name(nominal) in NARROW for _, nominal in errors)
         if narrow and (near or distribution not in MAGNITUDES):
             return all(error.root_mean_square <= ROUGH for error in found.of[0])
         return near
@@ -128,8 +129,8 @@ class Fp64Comparison:
         if _obstacle(exact, expected) is not None:
             return False
         return all(
-            counted_share(wanted, one, inputs) >= COUNTED if one.is_floating_point() else _equal(one, wanted)
-            for one, wanted in zip(exact, expected, strict=True)
+            counted_share(wanted, value, inputs) >= COUNTED if value.is_floating_point() else _equal(value, wanted)
+            for value, wanted in zip(exact, expected, strict=True)
         )
 
     def is_surely_exact(self, expected: Sequence[Any], actual: Sequence[Any]) -> bool:
@@ -138,11 +139,11 @@ class Fp64Comparison:
         """
         if self.obstacle is not None:
             return True
-        for output, (one, got) in enumerate(zip(_floating(expected), _floating(actual), strict=True)):
-            if dtype_name(one) not in FLOOR:
+        for output, (nominal, got) in enumerate(zip(_floating(expected), _floating(actual), strict=True)):
+            if dtype_name(nominal) not in FLOOR:
                 continue
             torchs_error, limit = self._limits.get(output, (0.0, 0.0))
-            if not relative_difference(one, got) + torchs_error <= limit:
+            if not relative_difference(nominal, got) + torchs_error <= limit:
                 return False
         return True
 
@@ -153,11 +154,12 @@ class Fp64Comparison:
         expected: Sequence[Any],
         actual: Sequence[Any],
         fp32: Sequence[Any] | None = None,
+        least_limit: Callable[[int, str], float] = lambda number, dtype: 0.0,
     ) -> Message:
         """Return the errors of candidate and torch against fp64; wrong_value when the candidate has a lower precision.
 
-        `fp32` is torch's result in the precision of the problem where `expected` is the one of its defaults. Empty
-        where there is no fp64 result.
+        `fp32` is torch's result in the precision of the problem where `expected` is the one of its defaults;
+        `least_limit` is what an output of this number and dtype may have at least. Empty where there is no fp64 result.
         """
         errors = self._errors(model, inputs, expected if fp32 is None else fp32, actual, expected)
         if errors is None:
@@ -172,13 +174,14 @@ class Fp64Comparison:
             "error_fp64": max(error.root_mean_square for error in own),
             "torch_error_fp64": max(shown),
         }
-        for output, one in enumerate(_floating(expected)):
+        for output, nominal in enumerate(_floating(expected)):
             mine, torch_rms = own[output].root_mean_square, torchs[output].root_mean_square
             default = 0.0
             if fp32 is not None:
                 default = max(defaults[output].root_mean_square, self._default_rms.get(output, 0.0))
-            dtype = dtype_name(one)
+            dtype = dtype_name(nominal)
             limit = max(TIMES_TORCH * torch_rms, TIMES_DEFAULT * default, FLOOR.get(dtype, 0.0))
+            limit = max(limit, least_limit(output, dtype))
             known, least = self._limits.get(output, (0.0, limit))
             error = torch_rms if fp32 is None else defaults[output].root_mean_square
             self._limits[output] = max(known, error), min(least, limit)
@@ -206,11 +209,11 @@ class Fp64Comparison:
                 if (obstacle := _obstacle(exact, expected)) is not None:
                     self.obstacle = obstacle
                     return None
-                for one, *results in zip(exact, *sides, strict=True):
-                    same = same and (one.is_floating_point() or _equal(one, results[0][part]))
+                for value, *results in zip(exact, *sides, strict=True):
+                    same = same and (value.is_floating_point() or _equal(value, results[0][part]))
                 for side, results in zip(errors, sides, strict=True):
-                    for error, one, result in zip(side, _floating(exact), _floating(results), strict=True):
-                        error.add(one, result[part])
+                    for error, value, result in zip(side, _floating(exact), _floating(results), strict=True):
+                        error.add(value, result[part])
         except (RuntimeError, TypeError, MemoryError) as error:  # own casts, no fp64 kernel, or no memory
             self.obstacle = first_line(f"{type(error).__name__}: {error}")
             return None
@@ -249,8 +252,8 @@ def _is_finite(tensor: Any) -> bool:
     return all(bool(widened(part).isfinite().all()) for _, part, _ in pieces(tensor, tensor))
 
 
-def _equal(one: Any, other: Any) -> bool:
-    return bool(one.shape == other.shape) and all(bool((a == b).all()) for _, a, b in pieces(one, other))
+def _equal(first: Any, second: Any) -> bool:
+    return bool(first.shape == second.shape) and all(bool((a == b).all()) for _, a, b in pieces(first, second))
 
 
 def outputs_where_accepted(model: Any, inputs: Sequence[Any]) -> list[Any] | None:

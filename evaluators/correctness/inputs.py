@@ -171,20 +171,21 @@ class Feed:
         factors = random.Random(seed)
         return [None, *(factors.randrange(VARIANTS) for _ in range(first + count - 1))][first : first + count]
 
-    def at(self, seed: int, calls: int) -> Tensors:
-        """Return the inputs of the call with this number, in memory of their own: 0 is what the seed draws."""
+    def at(self, seed: int, calls: int, keep: bool = False) -> Tensors:
+        """Return the inputs of the call with this number, in memory of their own: 0 is what the seed draws.
+
+        A large base is kept for other calls only if it is to be.
+        """
         (start,) = self.starts(seed, calls, 1)
         if start is None:
             return self.problem.inputs(seed)
-        base = self.base(seed)
-        with self._writing:
-            if not is_large(base):
-                return _variant(self.problem, Buffers(), base, self._pool, seed, start)
-            del base
+        base, pool = self.base(seed), self._pool
+        own = Buffers()
+        if is_large(base) and not keep:  # changed in place, where a copy would need as much memory again
             self.forget()
-            base = self.problem.inputs(seed)
-            pool = _pool(base, seed, self.problem.device)
-            return _variant(self.problem, Buffers(base if _are_separate(base) else ()), base, pool, seed, start)
+            own = Buffers(base if _are_separate(base) else ())
+        with self._writing:
+            return _variant(self.problem, own, base, pool, seed, start)
 
 
 def _variant(

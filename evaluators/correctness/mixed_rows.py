@@ -31,8 +31,11 @@ MIXED = {
 """Distributions by name, of which the first is used that the dtype and the reference support."""
 VECTOR = 64
 """Elements of a row where a tensor has one axis only."""
-SPIKE = (64.0, 512.0)
-"""Range of what stands alone in a quiet row: beyond what has an exponent in fp32, for most."""
+SPIKE = (96.0, 512.0)
+"""Range of what stands alone in a quiet row: beyond what has an exponent in fp32."""
+TRIED = 4
+"""Places of which one with the largest element gets it, so that it is positive in most rows if numbers of both signs
+are: exponents of negative ones do not overflow."""
 SPIKES = (1.0, 1e3)
 """Range where there are several."""
 QUIET = 1e-3
@@ -120,24 +123,40 @@ class _Draw:
         drawn = torch.rand(shape, generator=self._generator, device=self._device, dtype=self._dtype)
         return drawn.mul_(high - low).add_(low).exp_()
 
-    def places(self, rows: Any, count: int) -> Any:
-        """Return a mask with at most this many random places of each row."""
+    def sizes(self, count: int, low: float, high: float) -> Any:
+        """Return such numbers, one for each row, spread over the whole range: a few rows leave no gap by chance."""
         import torch
 
-        at = torch.randint(0, rows.shape[1], (len(rows), count), generator=self._generator, device=self._device)
-        return torch.zeros(rows.shape, dtype=torch.bool, device=self._device).scatter_(1, at, True)
+        low, high = math.log(min(low, self.most)), math.log(min(high, self.most))
+        drawn = torch.rand((count, 1), generator=self._generator, device=self._device, dtype=self._dtype)
+        spread = drawn.add_(self.permutation(count)[:, None]).div_(max(1, count))
+        return spread.mul_(high - low).add_(low).exp_()
+
+    def places(self, rows: Any, one_in: int = 0) -> Any:
+        """Return random columns for each row: one per this many columns, or a single one."""
+        import torch
+
+        columns = rows.shape[1]
+        if not one_in:
+            tried = torch.randint(0, columns, (len(rows), TRIED), generator=self._generator, device=self._device)
+            return tried.gather(1, rows.gather(1, tried).argmax(1, keepdim=True))
+        width = min(one_in, columns)
+        starts = torch.arange(0, columns - width + 1, width, device=self._device)
+        shape = len(rows), len(starts)
+        # No column comes twice: which of two values it would get differs from run to run on a GPU.
+        return starts + torch.randint(0, width, shape, generator=self._generator, device=self._device)
 
 
 _Kind = Callable[[Any, _Draw], Any]
 
 
 def _spikes(base: float, one_in: int = 0) -> _Kind:
-    """Rows times `base`, with a single spike or one for so many elements."""
+    """Rows times `base`, with a single spike, or one per this many elements."""
 
     def change(rows: Any, draw: _Draw) -> Any:
-        count = 1 + (rows.shape[1] // one_in if one_in else 0)
-        spikes = draw.powers(rows.shape, *(SPIKES if one_in else SPIKE)) * rows.sign()
-        return (rows * base).where(~draw.places(rows, count), spikes.to(rows.dtype))
+        at = draw.places(rows, one_in)
+        spikes = draw.powers(at.shape, *(SPIKES if one_in else SPIKE)) * rows.gather(1, at).sign()
+        return (rows * base).scatter_(1, at, spikes.to(rows.dtype))
 
     return change
 
@@ -152,7 +171,7 @@ def _after_zeros(rows: Any, draw: _Draw) -> Any:
 
 
 def _of_one_size(low: float, high: float) -> _Kind:
-    return lambda rows, draw: rows * draw.powers((len(rows), 1), low, high)
+    return lambda rows, draw: rows * draw.sizes(len(rows), low, high)
 
 
 def _of_all_sizes(rows: Any, draw: _Draw) -> Any:
@@ -168,7 +187,7 @@ def _repeated(rows: Any, draw: _Draw) -> Any:
 
 def _special(rows: Any, draw: _Draw) -> Any:
     for value in (float("nan"), float("inf"), -float("inf")):
-        rows[draw.places(rows, 1)] = value
+        rows.scatter_(1, draw.places(rows), value)
     return rows
 
 

@@ -5,36 +5,36 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .compare import pieces, relative_error
 from .eight_bit import widened
+from .errors import pieces, relative_error
 
 REPEATS = 1e-3
 """Two calls on equal inputs may differ by this share of the result, as the order of atomic additions may."""
 
 
-class UnusableReference(Exception):
+class UnusableReferenceError(Exception):
     """A reference that cannot be compared with; the message says what to change."""
 
 
 def require_reference(first: Sequence[Any], again: Sequence[Any]) -> None:
-    """Raise `UnusableReference` unless both calls, on equal inputs and weights, returned the same finite tensors."""
+    """Raise `UnusableReferenceError` unless two calls with equal inputs and weights returned equal finite tensors."""
     import torch
 
-    for one, other in zip(first, again, strict=True):
-        if not isinstance(one, torch.Tensor):
-            raise UnusableReference(
-                f"forward returns {type(one).__name__}; it must return a tensor, or a tuple or list of tensors"
+    for result, repeated in zip(first, again, strict=True):
+        if not isinstance(result, torch.Tensor):
+            raise UnusableReferenceError(
+                f"forward returns {type(result).__name__}; it must return a tensor, or a tuple or list of tensors"
             )
-        if one.shape != other.shape:
-            raise UnusableReference("forward returns other shapes at a second call on the same inputs")
-        if not one.is_floating_point() or not one.numel():
+        if result.shape != repeated.shape:
+            raise UnusableReferenceError("forward returns other shapes at a second call on the same inputs")
+        if not result.is_floating_point() or not result.numel():
             continue
-        if not any(bool(torch.isfinite(widened(part)).any()) for _, part, _ in pieces(one, one)):
-            raise UnusableReference(
+        if not any(bool(torch.isfinite(widened(part)).any()) for _, part, _ in pieces(result, result)):
+            raise UnusableReferenceError(
                 "forward returns NaN or infinity everywhere, which says nothing about a kernel; change the inputs"
             )
-        if relative_error(other, one)[0] > REPEATS:
-            raise UnusableReference(
+        if relative_error(repeated, result)[0] > REPEATS:
+            raise UnusableReferenceError(
                 "forward returns something else at a second call on the same inputs (dropout in training mode?)"
             )
 
@@ -44,10 +44,14 @@ def same_result(first: Sequence[Any], again: Sequence[Any]) -> bool:
     import torch
 
     return all(
-        isinstance(one, torch.Tensor)
-        and one.shape == other.shape
-        and (relative_error(one.detach(), other)[0] <= REPEATS if one.is_floating_point() else torch.equal(one, other))
-        for one, other in zip(first, again, strict=True)
+        isinstance(value, torch.Tensor)
+        and value.shape == other.shape
+        and (
+            relative_error(value.detach(), other)[0] <= REPEATS
+            if value.is_floating_point()
+            else torch.equal(value, other)
+        )
+        for value, other in zip(first, again, strict=True)
     )
 
 
@@ -55,9 +59,9 @@ def same_special_values(first: Sequence[Any], again: Sequence[Any]) -> bool:
     """Return whether two results on equal inputs have NaN and infinity in the same places, and finite numbers too."""
     import torch
 
-    for one, other in zip(map(widened, first), map(widened, again), strict=True):
-        if not isinstance(one, torch.Tensor) or not torch.equal(one.isnan(), other.isnan()):
+    for result, repeated in zip(map(widened, first), map(widened, again), strict=True):
+        if not isinstance(result, torch.Tensor) or not torch.equal(result.isnan(), repeated.isnan()):
             return False
-        if not torch.equal(one.isinf(), other.isinf()) or not bool(torch.isfinite(one).any()):
+        if not torch.equal(result.isinf(), repeated.isinf()) or not bool(torch.isfinite(result).any()):
             return False
     return True

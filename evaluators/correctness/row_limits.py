@@ -15,8 +15,8 @@ from typing import Any
 
 from ...core import Status, Tolerance
 from ..workers.channel import Message
-from .compare import as_real
 from .conditioning import ALLOWED, ROUNDING
+from .errors import as_real
 from .mixed_rows import main_input
 
 TIMES = 8.0
@@ -48,14 +48,14 @@ Run = Callable[[Sequence[Any]], list[Any]]
 
 
 @dataclass(frozen=True)
-class Runs:
+class ReferenceRuns:
     """The reference in its own precision and in fp64, and its inputs."""
 
     own: Run
     exact: Run
     inputs: Sequence[Any]
     rounded: Run | None = None
-    """The reference with the rounding that is allowed beside its own, where there is one."""
+    """The reference with another rounding that is allowed, too; None if there is none."""
 
     @property
     def main(self) -> Any:
@@ -77,7 +77,9 @@ def counted_share(expected: Any, exact: Any, inputs: Sequence[Any]) -> float:
     return float(near.double().mean()) if len(near) else 0.0
 
 
-def compare_rows(runs: Runs, number: int, expected: Any, actual: Any, tolerance: Tolerance, which: str = "") -> Message:
+def compare_rows(
+    runs: ReferenceRuns, number: int, expected: Any, actual: Any, tolerance: Tolerance, which: str = ""
+) -> Message:
     """Compare one floating output row by row; returns what `compare_tensor` does.
 
     Rows in which the reference is not finite count for nothing.
@@ -89,7 +91,7 @@ def compare_rows(runs: Runs, number: int, expected: Any, actual: Any, tolerance:
         theirs = theirs.maximum(_errors(rows(runs.rounded(runs.inputs)[number]), exact)[0])
     errors, _ = _errors(rows(actual), exact)
     finite = theirs.isfinite()
-    allowed = tolerance.absolute * size + TIMES * theirs + _smallest(expected)
+    allowed = tolerance.absolute * size + TIMES * theirs + _smallest(expected) + _flushed(runs.main)
     suspicious = (finite & ~(errors <= allowed)).nonzero()[:, 0]
     metrics = _metrics(errors[finite], size[finite], tolerance)
     if not len(suspicious):
@@ -118,7 +120,7 @@ def _errors(rows: Any, exact: Any) -> tuple[Any, Any]:
 
     step = max(1, PIECE // max(1, rows.shape[1]))
     errors, sizes = [], []
-    for start in range(0, len(rows), step):
+    for start in range(0, max(1, len(rows)), step):  # one piece of no rows, too
         wanted = exact[start : start + step].double()
         errors.append((rows[start : start + step].double() - wanted).abs_().amax(1))
         sizes.append(torch.linalg.vector_norm(wanted, dim=1) / wanted.shape[1] ** 0.5)
@@ -139,16 +141,15 @@ def _metrics(errors: Any, size: Any, tolerance: Tolerance) -> Message:
     }
 
 
-def _of_rounding(runs: Runs, number: int, expected: Any, exact: Any, most: float) -> Any:
+def _of_rounding(runs: ReferenceRuns, number: int, expected: Any, exact: Any, most: float) -> Any:
     """Return what rounding may change in each row: a relative change of the inputs, by `most` at most.
 
     Infinite in rows that are not to be compared.
     """
     import torch
 
-    main, rows = runs.main, partial(rows_of, axes=runs.main.dim())
-    length = main.numel() // max(1, len(main)) if main.dim() > 1 else main.numel()
-    relative = min(most, ROUNDING * max(1.0, (length / LONG) ** 0.5))
+    rows = partial(rows_of, axes=runs.main.dim())
+    relative = min(most, ROUNDING * max(1.0, (_length(runs.main) / LONG) ** 0.5))
     found = torch.zeros(len(exact), dtype=torch.float64, device=exact.device)
     for draw in range(DRAWS + 1):
         inputs = [_rounded(value, relative, draw) for value in runs.inputs]
@@ -163,7 +164,7 @@ def _of_rounding(runs: Runs, number: int, expected: Any, exact: Any, most: float
     return found.where(accurate, math.inf)
 
 
-def _is_homogeneous(runs: Runs, number: int, exact: Any) -> bool:
+def _is_homogeneous(runs: ReferenceRuns, number: int, exact: Any) -> bool:
     """Return whether rows scale with the inputs, so that small numbers are as good as others."""
     shape = runs.main.shape
     doubled = [value * 2 if _is_floating(value) and value.shape == shape else value for value in runs.inputs]
@@ -200,6 +201,19 @@ def _is_floating(value: Any) -> bool:
     import torch
 
     return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
+def _length(main: Any) -> int:
+    """Return how many elements a sample has."""
+    return int(main.numel() // max(1, len(main)) if main.dim() > 1 else main.numel())
+
+
+def _flushed(main: Any) -> float:
+    """Return what a sum may lose in parts that are set to zero because they are denormal, as a GPU's atomic additions
+    in fp32 do: each less than the smallest normal number, of any sign."""
+    import torch
+
+    return float(torch.finfo(torch.float32).tiny * _length(main) ** 0.5) if main.dtype != torch.float64 else 0.0
 
 
 def _smallest(like: Any) -> float:

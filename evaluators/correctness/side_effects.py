@@ -21,7 +21,7 @@ class SideEffects:
         changed = [i for i, (now, was) in enumerate(zip(self._inputs, self._before, strict=True)) if _differ(now, was)]
         ranges = [_memory(output) for output in outputs]
         returned = [i for i, value in enumerate(self._inputs) if any(_overlap(_memory(value), item) for item in ranges)]
-        shared = [i for i, one in enumerate(outputs) if any(_same_elements(one, other) for other in outputs[:i])]
+        shared = [i for i, output in enumerate(outputs) if any(_same_elements(output, other) for other in outputs[:i])]
         return {"changed": changed, "returned": returned, "shared": shared}
 
 
@@ -38,7 +38,7 @@ class WrittenWeights:
 
 
 def _state(value: Any) -> tuple[Any, ...] | None:
-    """Return type, shape, dtype and digest of a tensor, which take no memory beside it; None for anything else."""
+    """Return type, shape, dtype and digest of a tensor, which need no further memory; None for anything else."""
     import torch
 
     return (type(value), value.shape, value.dtype, digest(value)) if isinstance(value, torch.Tensor) else None
@@ -61,9 +61,9 @@ def _memory(value: Any) -> tuple[int, int] | None:
     return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
 
 
-def _same_elements(one: Any, other: Any) -> bool:
+def _same_elements(first: Any, second: Any) -> bool:
     """Return whether two outputs have elements in common, by the ranges that they span."""
-    return _overlap(_span(one), _span(other))
+    return _overlap(_span(first), _span(second))
 
 
 def _span(value: Any) -> tuple[int, int] | None:
@@ -73,8 +73,8 @@ def _span(value: Any) -> tuple[int, int] | None:
     return value.data_ptr(), value.data_ptr() + (last + 1) * value.element_size()
 
 
-def _overlap(one: tuple[int, int] | None, other: tuple[int, int] | None) -> bool:
-    return one is not None and other is not None and one[0] < other[1] and other[0] < one[1]
+def _overlap(first: tuple[int, int] | None, second: tuple[int, int] | None) -> bool:
+    return first is not None and second is not None and first[0] < second[1] and second[0] < first[1]
 
 
 def poison(like: list[Any]) -> None:

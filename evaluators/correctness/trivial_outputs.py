@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .compare import Allowed, as_real, close_everywhere, pieces
+from .compare import Allowed, close_everywhere
 from .eight_bit import widened
+from .errors import as_real, pieces
 
 FIRST = 64
 """Elements that are looked at before all."""
@@ -82,7 +83,7 @@ def _equal(value: Any, other: Any) -> bool:
     first, second = value.reshape(-1), other.reshape(-1)
     # The first elements decide most cases.
     return bool((first[:FIRST] == second[:FIRST]).all()) and all(
-        bool((one == two).all()) for _, one, two in pieces(first, second)
+        bool((left == right).all()) for _, left, right in pieces(first, second)
     )
 
 

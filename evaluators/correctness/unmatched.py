@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from ...core.problem import Tolerance
 
 PIECE = 16
-"""So many elements that are all wrong together are no accident of rounding."""
+"""This many adjacent wrong elements are not caused by rounding."""
 WHOLE = 0.9
 """A slice with this share of its elements unmatched counts as unmatched: zeros match an expected 0 by chance."""
 FAR = 0.5

@@ -37,7 +37,7 @@ def foreign_code(name: str, node: ast.Call, values: Values) -> Iterator[tuple[st
 def _texts_in(node: ast.expr, values: Values) -> Iterator[str]:
     """Yield the texts of a list, which may have a name."""
     if isinstance(node, ast.Name):
-        for binding in values.names.scope_of[node].find(node.id) or []:
+        for binding in values.scopes.find(node) or []:
             if binding.value is not None and not isinstance(binding.value, ast.Name):
                 yield from _texts_in(binding.value, values)
         return

@@ -119,9 +119,9 @@ class Identities:
             yield from pins.changed(namespace)
         for kind, pins in self._classes:
             yield from pins.changed(_found_in(kind))
-        for one, known in self._objects:
-            for name in (frozenset(dir(type(one))) & frozenset(vars(one))) - known:
-                yield f"{type(one).__name__}.{name}"
+        for obj, known in self._objects:
+            for name in (frozenset(dir(type(obj))) & frozenset(vars(obj))) - known:
+                yield f"{type(obj).__name__}.{name}"
 
 
 def _pins(module: ModuleType, name: str, whole: bool) -> _Pins:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from .names import Names
+from ...core.scopes import Scopes
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def live_nodes(tree: ast.Module, names: Names) -> list[ast.AST]:
+def live_nodes(tree: ast.Module, scopes: Scopes) -> list[ast.AST]:
     """Return all nodes except the bodies of unused top-level functions and methods, and the main block."""
-    main = set() if "__name__" in names.module.names else {s for node in tree.body for s in _main_block(node)}
+    main = set() if "__name__" in scopes.module.names else {s for node in tree.body for s in _main_block(node)}
     unused = {node.name: set[ast.stmt]() for node in tree.body if isinstance(node, (*_FUNCTIONS, ast.ClassDef))}
     for node in tree.body:
         # A decorator may call the function that it decorates.

@@ -1,7 +1,7 @@
 """Judges torch's share of a launch plan's time, which was measured step by step while the plan was replayed.
 
 An operator is an allocation, a copy of a whole tensor (both are short lists by name: `profiling.operator_kinds`) or
-work. So an operator that nobody thought of counts.
+work. So unknown operators count, too.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class TorchOperator(BaseModel):
 
 
 class MeasuredShare(BaseModel):
-    """What torch's steps took, and the whole call."""
+    """Times of torch's steps and of the whole call."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     steps: tuple[TorchOperator, ...] = ()
     steps_ms: tuple[float, ...] = ()
-    """Of each step: its time beyond that of an operator on a single element."""
+    """Time of each step beyond that of an operator on a single element."""
     call_ms: float = 0.0
 
     def shares(self) -> Mapping[str, float]:

@@ -1,20 +1,21 @@
 """Proof that the candidate's own kernel ran: counts its launches and distinguishes its kernels from a library's.
 
 Names alone prove little (anyone can name a kernel like cuBLAS's), so names that libraries use never count as the
-candidate's, and `torch_share` checks the work of torch beside the kernel.
+candidate's, and `torch_share` checks the work of torch besides the kernel.
 """
 
 from __future__ import annotations
 
 import ast
 import contextlib
+import importlib.util
 import re
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from ...core import KernelProfile, Rejection, known_languages
+from ...core import KernelProfile, Language, Rejection, known_languages
 from ...core.syntax_tree import syntax_tree
 from ..languages.base import LanguageSupport, imported_supports
 from ..settings import AllowTorch
@@ -80,7 +81,7 @@ class LaunchCounter:
 
         intervals = self._intervals
 
-        class Mode(TorchDispatchMode):  # type: ignore[misc, no-any-unimported, unused-ignore]
+        class CountingMode(TorchDispatchMode):  # type: ignore[misc, no-any-unimported, unused-ignore]
             @classmethod
             def _should_skip_dynamo(cls) -> bool:
                 return False  # as in `profiling.op_counter`
@@ -95,7 +96,7 @@ class LaunchCounter:
                 finally:
                     intervals.append((start, time.perf_counter()))
 
-        return Mode()
+        return CountingMode()
 
     def _counted(self, name: str, launch: Callable[..., Any]) -> Callable[..., Any]:
         def counted(*args: Any, **kwargs: Any) -> Any:
@@ -158,6 +159,14 @@ def is_own(kernel_name: str, names: Collection[str], languages: Sequence[Languag
     if _LIBRARIES.search(kernel_name):
         return False
     return kernel_name in names or any(language.source_name(kernel_name) in names for language in languages)
+
+
+def launches_nothing(function: str, language: Language) -> Rejection:
+    """Return the violation of a user's function that launches no kernel at all."""
+    missing = [module for module in language.modules if importlib.util.find_spec(module) is None]
+    here = f"; {missing[0]} is not installed here, so nothing of it can run" if missing else ""
+    why = f"{function} launches no kernel{here or '; name the function that launches it'}"
+    return Rejection(rule="no-own-kernel", where="one call: nothing was launched", why=why)
 
 
 def proof_violation(

@@ -11,7 +11,7 @@ _WIDTH = 100
 
 
 @dataclass(frozen=True)
-class Rule:
+class SourceRule:
     """One kind of code that no correct kernel needs."""
 
     name: str
@@ -30,108 +30,108 @@ class Rule:
 
 
 _RULES = (
-    Rule(
+    SourceRule(
         "patched-function",
         "changes what others rely on: the timer, the comparison and every library stay as they are",
         "keep changes to objects that the kernel's file defines",
     ),
-    Rule(
+    SourceRule(
         "timer",
         "reads or stops a clock, and a kernel that knows when it is timed cannot be timed",
         "leave timing to the evaluator",
     ),
-    Rule(
+    SourceRule(
         "stream",
         "moves work to where the timer may not wait for it, or replays it",
         "launch on the current stream, each time that forward is called",
     ),
-    Rule(
+    SourceRule(
         "background-thread",
         "lets work go on when forward has returned",
         "let forward do the work itself (a kernel for the CPU may split a grid over a "
         "concurrent.futures.ThreadPoolExecutor)",
     ),
-    Rule(
+    SourceRule(
         "background-process",
         "starts or steers another process, which nobody times",
         "do the work in forward",
     ),
-    Rule(
+    SourceRule(
         "introspection",
         "looks into the program that runs the kernel, where the expected results and the timer could be found",
         "use what forward is given",
     ),
-    Rule(
+    SourceRule(
         "dynamic-code",
         "runs code that cannot be read here",
         "write the code into the kernel's file",
     ),
-    Rule(
+    SourceRule(
         "hidden-name",
         "hides which function is called",
         "name the function in the code",
     ),
-    Rule(
+    SourceRule(
         "file-access",
         "reads or writes files, which could carry results from one run to the next",
         "compute from the inputs alone",
     ),
-    Rule(
+    SourceRule(
         "network",
         "reaches other machines",
         "compute from the inputs alone",
     ),
-    Rule(
+    SourceRule(
         "operating-system",
         "asks or changes the system around the kernel",
         "leave it out (os.cpu_count and platform are allowed)",
     ),
-    Rule(
+    SourceRule(
         "environment",
         "reads or changes environment variables, which steer the evaluator and the libraries",
         "use module constants",
     ),
-    Rule(
+    SourceRule(
         "global-state",
         "changes or reads state that belongs to the evaluator, such as seeds, default dtypes or threads",
         "pass a generator, dtype or device to the call that needs it",
     ),
-    Rule(
+    SourceRule(
         "lazy-result",
         "makes tensors that compute when they are read, not when they are timed",
         "return plain tensors",
     ),
-    Rule(
+    SourceRule(
         "reference-model",
         "is the evaluator's or the problem's own code, and a kernel has to replace that",
         "compute the result in the kernel's file",
     ),
-    Rule(
+    SourceRule(
         "other-language",
         "brings in code of another language than the one declared",
         "write it in {language}",
     ),
-    Rule(
+    SourceRule(
         "other-library",
         "gives the work to another library",
         "write it in {language}",
     ),
-    Rule(
+    SourceRule(
         "torch-compiler",
         "lets torch write the kernel",
         "write it in {language}, or allow it with --allow-torch all",
     ),
-    Rule(
+    SourceRule(
         "torch-operator",
         "does the work of the kernel",
         "write it in {language}, or allow it with --allow-torch all",
     ),
-    Rule(
+    SourceRule(
         "torch-computes",
         "computes, and --allow-torch none leaves allocation and views only",
         "write it in {language}, or allow it with --allow-torch glue",
     ),
-    Rule(
+    SourceRule(
         "unreadable",
         "is nested too deeply to be checked",
         "write it in shorter expressions",

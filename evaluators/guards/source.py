@@ -44,19 +44,17 @@ _Found = Iterator[tuple[str, str]]
 
 
 def find_violation(
-    source: str, kernel: Kernel, allow_torch: AllowTorch, withheld: Collection[str] = ()
+    source: str, kernel: Kernel, allow_torch: AllowTorch, known: Collection[str] = ()
 ) -> Rejection | None:
-    """Return the first violation by line, or None."""
-    return next(iter(find_violations(source, kernel, allow_torch, withheld)), None)
+    """Return the first violation by line that is none of `known`, or None."""
+    found = find_violations(source, kernel, allow_torch)
+    return next((item for item in found if item.why not in known), None)
 
 
-def find_violations(
-    source: str, kernel: Kernel, allow_torch: AllowTorch, withheld: Collection[str] = ()
-) -> list[Rejection]:
+def find_violations(source: str, kernel: Kernel, allow_torch: AllowTorch) -> list[Rejection]:
     """Return everything in `source` that breaks a rule, by line; empty for invalid Python.
 
-    `kernel` gives the language and the target; of the `withheld` packages, which have the problem's own code, it must
-    use nothing. Takes a few milliseconds and never raises.
+    `kernel` gives the language and the target. Takes a few milliseconds and never raises.
     """
     try:
         tree = syntax_tree(source)
@@ -67,7 +65,7 @@ def find_violations(
     if (encoding := _other_encoding(source)) is not None:
         return [RULES["dynamic-code"].broken(f"the encoding {encoding}", tree, source_lines(source))]
     try:
-        return _Check(tree, source, kernel, allow_torch, withheld).violations()
+        return _Check(tree, source, kernel, allow_torch).violations()
     except RecursionError:
         return [_too_deep(source)]
 
@@ -87,21 +85,18 @@ def _too_deep(source: str) -> Rejection:
 
 
 class _Check:
-    def __init__(
-        self, tree: ast.Module, source: str, kernel: Kernel, allow_torch: AllowTorch, withheld: Collection[str]
-    ) -> None:
+    def __init__(self, tree: ast.Module, source: str, kernel: Kernel, allow_torch: AllowTorch) -> None:
         self.tree = tree
         self.lines = source_lines(source)
         self.values = Values(tree)
         self.threads = kernel.target is Target.CPU
         self.language = kernel.language.name
         self.allow_torch = allow_torch
-        self.withheld = frozenset(withheld)
         self.around = Surroundings(tree, self.values)
 
     def violations(self) -> list[Rejection]:
         found: dict[tuple[int, str], tuple[int, Rejection]] = {}
-        for node in live_nodes(self.tree, self.values.names):
+        for node in live_nodes(self.tree, self.values.scopes):
             for rule, what in self._check(node):
                 line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
                 if (line, rule) not in found or column < found[line, rule][0]:
@@ -127,19 +122,19 @@ class _Check:
         # An import runs code; only these modules must not be imported at all.
         module = getattr(node, "module", None)
         for path in [alias.name for alias in node.names] if isinstance(node, ast.Import) else [module or ""]:
-            if broken_rule(path) == "reference-model" or path.partition(".")[0] in self.withheld:
+            if broken_rule(path) == "reference-model":
                 yield "reference-model", path
 
     def _uses(self, node: ast.Name | ast.Attribute | ast.Subscript | ast.Call) -> _Found:
         """Yield the rules that a reference breaks, however it names its object."""
-        parent = self.values.names.parents.get(node)
+        parent = self.values.scopes.parents.get(node)
         if isinstance(node, ast.Attribute):
             yield from self._names_of_frames(node.attr)
         if isinstance(parent, ast.Attribute) and not _is_looked_up(node):
             return  # 'torch.cuda' of 'torch.cuda.Event', which is checked as a whole
         for path in sorted(self.values.of(node)):
             if "()" not in path and not path.startswith("#"):
-                rule = "reference-model" if path.partition(".")[0] in self.withheld else broken_rule(path)
+                rule = broken_rule(path)
                 if path == "builtins.globals" and self._names_a_global(parent):
                     continue
                 if rule is not None and not self._is_allowed(rule, path, node):
@@ -158,7 +153,7 @@ class _Check:
 
     def _names_a_global(self, call: ast.AST | None) -> bool:
         """Return whether this is the call in globals()["name"], which is read as that name."""
-        around = call and self.values.names.parents.get(call)
+        around = call and self.values.scopes.parents.get(call)
         return isinstance(around, ast.Subscript) and self.values.text(around.slice) is not None
 
     def _names_of_frames(self, name: str) -> _Found:
@@ -172,7 +167,7 @@ class _Check:
         # A call in the constructor cannot see an input; a mere reference can be called later.
         if called and self.around.in_setup(node):
             return False
-        if called and path == "torch.einsum" and self._permutes(self.values.names.parents[node]):
+        if called and path == "torch.einsum" and self._permutes(self.values.scopes.parents[node]):
             return False
         if operators.gives_work_back(path):
             return True

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
+from ...core.scopes import Function
 from ..workers.modules import PREPARE
-from .names import Function
 from .values import Values
 
 
@@ -19,12 +19,12 @@ class Surroundings:
 
     def is_called(self, node: ast.AST) -> bool:
         """Return whether this is what a call calls."""
-        parent = self._values.names.parents.get(node)
+        parent = self._values.scopes.parents.get(node)
         return isinstance(parent, ast.Call) and parent.func is node
 
     def in_kernel(self, node: ast.AST) -> bool:
         """Return whether this is in the body of a function in the kernel language."""
-        for around in self._values.names.surrounding(node):
+        for around in self._values.scopes.surrounding(node):
             if around not in self._kernels:
                 self._kernels[around] = self._values.is_kernel(around)
             if self._kernels[around]:
@@ -33,7 +33,7 @@ class Surroundings:
 
     def in_setup(self, node: ast.AST) -> bool:
         """Return whether this runs only when the file is loaded, the model is constructed or its weights are packed."""
-        functions = [around for around in self._values.names.surrounding(node) if isinstance(around, Function)]
+        functions = [around for around in self._values.scopes.surrounding(node) if isinstance(around, Function)]
         if not functions:
             return True
         return len(functions) == 1 and (
@@ -44,14 +44,14 @@ class Surroundings:
 
     def _packs(self, function: Function) -> bool:
         """Return whether this is the model's method that packs its weights, which nothing in the file calls."""
-        model = self._values.names.parents.get(function)
+        model = self._values.scopes.parents.get(function)
         return (
             isinstance(function, ast.FunctionDef)
             and function.name == PREPARE
             and isinstance(model, ast.ClassDef)
             and model.name == "ModelNew"
             and len(function.args.args) == 1
-            and not self._values.names.uses(PREPARE)
+            and not self._values.scopes.uses(PREPARE)
         )
 
     def _serves_setup(self, function: Function) -> bool:
@@ -67,7 +67,7 @@ class Surroundings:
         return self._setup[function]
 
     def _only_called_early(self, name: str) -> bool:
-        uses = self._values.names.uses(name)
+        uses = self._values.scopes.uses(name)
         return bool(uses) and all(
             isinstance(use, ast.Name) and self.is_called(use) and self.in_setup(use) for use in uses
         )

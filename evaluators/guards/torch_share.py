@@ -75,17 +75,18 @@ def torch_violation(
     """Check the rule 'torch-operator': torch does more of a candidate's work than the policy allows."""
     if allow_torch is AllowTorch.ALL:
         return None
-    for one in candidate:
-        if one.kind == LEAVING_KIND and one.bytes > READABLE_BYTES:
+    for operator in candidate:
+        if operator.kind == LEAVING_KIND and operator.bytes > READABLE_BYTES:
             return _rejection(
-                f"Tensor.{one.name}",
-                f"{one.bytes / 1e6:.3g} MB of tensors leave torch on each call; compute on them in the kernel itself",
+                f"Tensor.{operator.name}",
+                f"{operator.bytes / 1e6:.3g} MB of tensors leave torch on each call; "
+                "compute on them in the kernel itself",
             )
     if allow_torch is AllowTorch.NONE:
-        for one in candidate:
-            if one.kind in (COMPUTE, LAYOUT):
+        for operator in candidate:
+            if operator.kind in (COMPUTE, LAYOUT):
                 return _rejection(
-                    one.name,
+                    operator.name,
                     "with --allow-torch none only the kernel computes and copies; do it there, or allow glue",
                 )
         return None
@@ -95,8 +96,8 @@ def torch_violation(
 class _Estimate:
     """Estimates an operator's time, in units of a byte moved: its bytes or its products, whichever takes longer."""
 
-    def of(self, one: Operator) -> float:
-        return max(one.bytes, one.matrix_flops / (_HALF_RATE if one.element_bytes <= 2 else _RATE))
+    def of(self, operator: Operator) -> float:
+        return max(operator.bytes, operator.matrix_flops / (_HALF_RATE if operator.element_bytes <= 2 else _RATE))
 
     def families(self, operators: Sequence[Operator]) -> dict[str, float]:
         """Return the time by family, without free operators."""

@@ -12,7 +12,7 @@ import builtins
 from collections.abc import Iterable
 
 from ...core import known_languages
-from .names import Binding, Definition, Function, Names, positional
+from ...core.scopes import Binding, Definition, Function, Scopes, positional
 from .paths import canonical, words
 
 Value = frozenset[str]
@@ -34,7 +34,7 @@ class Values:
     """Reads the expressions of one source."""
 
     def __init__(self, tree: ast.Module) -> None:
-        self.names = Names(tree)
+        self.scopes = Scopes(tree)
         self.definitions: list[Definition] = []
         self._index: dict[ast.AST, str] = {}
         self._known: dict[ast.AST | Binding, Value] = {}
@@ -43,7 +43,7 @@ class Values:
         """Calls by the last part of the called name."""
         self._looked_up: dict[tuple[str, str], Value] = {}
         self._returns: dict[ast.AST, list[ast.expr]] = {}
-        for node in self.names.scope_of:
+        for node in self.scopes.scope_of:
             self._collect(node)
 
     def of(self, node: ast.AST | None, depth: int = 0) -> Value:
@@ -78,7 +78,7 @@ class Values:
         if isinstance(node, ast.FormattedValue) and node.format_spec is None and node.conversion == -1:
             return self.text(node.value, depth + 1)
         if isinstance(node, ast.Name):
-            found = self.names.scope_of[node].find(node.id) or []
+            found = self.scopes.find(node) or []
             return self.text(found[0].value, depth + 1) if len(found) == 1 else None
         return None
 
@@ -92,11 +92,11 @@ class Values:
             if called in _ADD_ATTRIBUTE or called == "setattr":
                 self._add_attribute(node, called)
         elif isinstance(node, ast.Return) and node.value is not None:
-            function = next((n for n in self.names.surrounding(node) if isinstance(n, Function)), None)
+            function = next((n for n in self.scopes.surrounding(node) if isinstance(n, Function)), None)
             if function is not None:
                 self._returns.setdefault(function, []).append(node.value)
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            parent = self.names.parents[node]
+            parent = self.scopes.parents[node]
             value = getattr(parent, "value", None) or getattr(parent, "iter", None)
             if isinstance(value, ast.expr):
                 self._set(node.value, node.attr, value)
@@ -118,10 +118,10 @@ class Values:
         """Return the class whose methods call this expression 'self'."""
         if not isinstance(node, ast.Name):
             return None
-        for binding in self.names.scope_of[node].find(node.id) or []:
+        for binding in self.scopes.find(node) or []:
             function = binding.parameter_of
             if function is not None and positional(function)[:1] == [node.id]:
-                parent = self.names.parents.get(function)
+                parent = self.scopes.parents.get(function)
                 return parent if isinstance(parent, ast.ClassDef) else None
         return None
 
@@ -154,14 +154,14 @@ class Values:
         return ANYTHING
 
     def _name(self, node: ast.Name, depth: int) -> Value:
-        bindings = self.names.scope_of[node].find(node.id)
+        bindings = self.scopes.find(node)
         if bindings is not None:
             return _union(self._binding(binding, node.id, depth) for binding in bindings)
         if node.id == "__builtins__":
             return frozenset(["builtins"])
         if node.id in _BUILTINS:
             return frozenset([f"builtins.{node.id}"])
-        return frozenset(canonical(f"{star}.{node.id}") for star in self.names.stars) or ANYTHING
+        return frozenset(canonical(f"{star}.{node.id}") for star in self.scopes.stars) or ANYTHING
 
     def _binding(self, binding: Binding, name: str, depth: int) -> Value:
         if binding.path is not None:
@@ -177,7 +177,7 @@ class Values:
 
     def _parameter(self, function: Function, name: str, depth: int) -> Value:
         """Return the arguments of calls in this file, the type in the annotation, and anything."""
-        owner = self.names.parents.get(function)
+        owner = self.scopes.parents.get(function)
         names = positional(function)
         method = isinstance(owner, ast.ClassDef)
         if isinstance(owner, ast.ClassDef) and names[:1] == [name]:
@@ -218,7 +218,7 @@ class Values:
         if name in _ALL_ATTRIBUTES:
             return ANYTHING | _union(self.of(v, depth) for values in attributes.values() for v in values)
         found = [self.of(value, depth) for value in [*attributes.get(name, []), *attributes.get("*", [])]]
-        found += [self._binding(b, name, depth) for b in self.names.inner[definition].names.get(name, [])]
+        found += [self._binding(b, name, depth) for b in self.scopes.inner[definition].names.get(name, [])]
         if found:
             return _union(found)
         bases = self.instances_of_bases(definition, depth)
@@ -239,7 +239,7 @@ class Values:
         if key is not None and path.endswith(".__dict__"):
             return self.attribute(path.removesuffix(".__dict__"), key, depth)
         if key is not None and path == "builtins.globals()":
-            found = self.names.module.names.get(key, [])
+            found = self.scopes.module.names.get(key, [])
             return _union(self._binding(binding, key, depth) for binding in found) or ANYTHING
         return frozenset([path])
 
@@ -259,7 +259,7 @@ class Values:
         if path == "builtins.vars" and first is not None:
             return _union(self.attribute(value, "__dict__", depth) for value in self.of(first, depth))
         if path == "builtins.super":
-            owner = next((n for n in self.names.surrounding(node) if isinstance(n, ast.ClassDef)), None)
+            owner = next((n for n in self.scopes.surrounding(node) if isinstance(n, ast.ClassDef)), None)
             return ANYTHING if owner is None else self.instances_of_bases(owner, depth)
         if path == "builtins.type" and len(node.args) == 1:
             return _union(self.attribute(value, "__class__", depth) for value in self.of(first, depth))

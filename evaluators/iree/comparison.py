@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 LARGE = 1e300
 """Replaces an infinite error, which JSON cannot represent."""
 SLACK = 8.0
-"""So many times the default module's own error is allowed besides the tolerance."""
+"""Factor of the default module's own error that is allowed in addition to the tolerance."""
 
 
 @dataclass(frozen=True)
@@ -52,14 +52,14 @@ def compare(
     worst = Difference()
     for number, (wanted, got) in enumerate(zip(expected, actual, strict=True)):
         which = f"result {number}: " if len(expected) > 1 else ""
-        one = _compare(wanted, got, tolerances, f"{which}", whose, slack)
-        if one.status is not Status.OK:
-            return one
+        difference = _compare(wanted, got, tolerances, f"{which}", whose, slack)
+        if difference.status is not Status.OK:
+            return difference
         worst = Difference(
-            max_abs_error=max(one.max_abs_error, worst.max_abs_error),
-            max_rel_error=max(one.max_rel_error, worst.max_rel_error),
-            rms_error=max(one.rms_error, worst.rms_error),
-            tolerance=max(one.tolerance, worst.tolerance),
+            max_abs_error=max(difference.max_abs_error, worst.max_abs_error),
+            max_rel_error=max(difference.max_rel_error, worst.max_rel_error),
+            rms_error=max(difference.rms_error, worst.rms_error),
+            tolerance=max(difference.tolerance, worst.tolerance),
         )
     return worst
 

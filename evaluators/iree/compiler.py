@@ -5,10 +5,11 @@ from __future__ import annotations
 import errno
 import hashlib
 import re
+import signal
 import threading
 import time
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -18,14 +19,18 @@ from ...core.files import write_whole
 from ..compilation.pool import CompileResult, CompileStatus
 from ..sandbox.untrusted_files import read_untrusted_file
 from ..settings import Sandbox
-from ..workers.client import Worker, WorkerDied, WorkerTimeout, describe_exit
+from ..workers.client import Worker, WorkerDiedError, WorkerTimeoutError, describe_exit
+from ..workers.shortages import ATTEMPTS, refuses_to_write
 from .compile_worker import LOG_BYTES
-from .processes import Processes
+from .processes import IreeProcesses
 from .target import COMPILER, IreeTarget, find_compiler, installed
 
 MODULE_BYTES = 2 << 30
 """A compiled module that is larger is none: it would fill this process's memory."""
 MODULE = "module.vmfb"
+SIMPLEST = "func.func @nothing(%x: tensor<4xf32>) -> tensor<4xf32> { return %x : tensor<4xf32> }"
+"""A module that every compiler takes, for every target."""
+NOTHING_COMPILES = "IREE's compiler refuses the simplest module as well"
 _ERROR = re.compile(r"(?:[^\s:]+:(\d+):\d+: )?error: (.*)")
 
 
@@ -36,11 +41,11 @@ class CompiledModule(CompileResult):
     path: Path | None = None
     """The compiled module, where there is one."""
     log: str = ""
-    """What the compiler said."""
+    """Output of the compiler."""
 
 
-class _Answer(BaseModel):
-    """What the worker says, which ran a compiler on a module of others."""
+class _CompilerAnswer(BaseModel):
+    """Response of the worker that ran a compiler on an untrusted module."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -59,7 +64,7 @@ class IreeCompiler:
     def __init__(
         self,
         target: IreeTarget,
-        processes: Processes,
+        processes: IreeProcesses,
         folder: Path,
         count: int = 1,
         seconds: float = 120.0,
@@ -71,6 +76,8 @@ class IreeCompiler:
         self._seconds = seconds
         self._release = release or installed(COMPILER)
         self._threads = ThreadPoolExecutor(count, "iree-compile")
+        # Several at once use the cores without threads of their own, which have waited for each other without end.
+        self._flags = ["--mlir-disable-threading"] if count > 1 else []
         self._running: set[Worker] = set()
         self._lock = threading.Lock()
         self._closed = False
@@ -96,6 +103,15 @@ class IreeCompiler:
         if refused.exists():
             log = refused.read_text()
             return CompiledModule(CompileStatus.FAILED, first_error(log), log=log)
+        for attempt in range(1, ATTEMPTS + 1):
+            module = self._in_worker(source, spec, path)
+            if module.status is CompileStatus.FAILED:
+                module = self._refusal(module, path)
+            if module.status is not CompileStatus.LOST or attempt == ATTEMPTS:
+                break
+        return module
+
+    def _in_worker(self, source: str, spec: str, path: Path | None) -> CompiledModule:
         program = find_compiler()
         worker = self._start()
         try:
@@ -105,36 +121,52 @@ class IreeCompiler:
                 self._running.discard(worker)
             worker.discard()
 
-    def _outcome(self, worker: Worker, command: list[str], source: str, path: Path) -> CompiledModule:
-        """Compile a text in a worker; a module is stored under `path`, a refusal beside it."""
+    def _refusal(self, module: CompiledModule, path: Path) -> CompiledModule:
+        """Return a refusal, and keep it; where the compiler refuses the simplest module too, it says nothing of this.
+
+        So a full disk, a limit, or a missing folder for temporary files is told from what is wrong with a module.
+        """
+        known = self._in_worker(SIMPLEST, "", None)
+        if known.status is not CompileStatus.COMPILED:
+            return replace(module, status=CompileStatus.LOST, message=f"{NOTHING_COMPILES}: {known.message}")
+        write_whole(self._refused(path), module.log)
+        return module
+
+    def _outcome(self, worker: Worker, command: list[str], source: str, path: Path | None) -> CompiledModule:
+        """Compile a text in a worker; a module is stored under `path`, where it is given."""
         text = worker.inbox / "source.mlir"
         text.write_text(source)
         started = time.monotonic()
         try:
             told = worker.call(self._seconds, op="compile", command=command, source=str(text))
-            answer = _Answer.model_validate(told)
-        except WorkerTimeout:
+            answer = _CompilerAnswer.model_validate(told)
+        except WorkerTimeoutError:
             why = f"IREE's compiler took longer than {self._seconds:g} s"
             return CompiledModule(CompileStatus.TIMEOUT, why, seconds=time.monotonic() - started)
-        except WorkerDied as died:
+        except WorkerDiedError as died:
             if self._closed:  # ended by `close`, not by itself
                 raise CancelledError from None
-            return CompiledModule(CompileStatus.CRASHED, f"the process of IREE's compiler {died}", log=worker.log)
+            status = CompileStatus.LOST if died.killed else CompileStatus.CRASHED
+            return CompiledModule(status, died.cause or f"the process of IREE's compiler {died}", log=worker.log)
         except ValidationError:
             return CompiledModule(CompileStatus.CRASHED, "the process of IREE's compiler sent no proper answer")
         seconds, log = time.monotonic() - started, answer.said
         if answer.code < 0:
             why = f"IREE's compiler was {describe_exit(answer.code)}: {first_error(log)}"
-            return CompiledModule(CompileStatus.CRASHED, why, seconds=seconds, log=log)
+            status = CompileStatus.LOST if answer.code == -signal.SIGKILL else CompileStatus.CRASHED
+            return CompiledModule(status, why, seconds=seconds, log=log)
         if answer.code:
-            write_whole(self._refused(path), log)
             return CompiledModule(CompileStatus.FAILED, first_error(log), seconds=seconds, log=log)
+        if path is None:
+            return CompiledModule(CompileStatus.COMPILED, seconds=seconds, log=log)
         worker.end()  # so that nothing writes what is now read
         try:
             content = _read(worker.folder / MODULE)
         except OSError as error:
             why = f"IREE's compiler left no module: {error.strerror}"
-            return CompiledModule(CompileStatus.CRASHED, why, seconds=seconds, log=log)
+            full = refuses_to_write(worker.folder.parent) is not None
+            status = CompileStatus.LOST if full else CompileStatus.CRASHED
+            return CompiledModule(status, why, seconds=seconds, log=log)
         write_whole(path, content)
         return CompiledModule(CompileStatus.COMPILED, digest=_digest(path), seconds=seconds, path=path, log=log)
 
@@ -154,7 +186,7 @@ class IreeCompiler:
 
     def _command(self, program: Path, worker: Worker, spec: str) -> list[str]:
         """Return the compiler's command line; writes the tuning spec where the worker can read it."""
-        flags = [*self.target.measured_flags]
+        flags = [*self.target.measured_flags, *self._flags]
         if spec:
             path = worker.inbox / "spec.mlir"
             path.write_text(spec)

@@ -1,4 +1,4 @@
-"""What IREE's measurements depend on."""
+"""The versions and the device that IREE's measurements depend on."""
 
 from __future__ import annotations
 

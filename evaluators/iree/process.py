@@ -11,17 +11,17 @@ from pydantic import ValidationError
 
 from ...core import DeviceError, MlirProblem, Status
 from ..workers.channel import Message
-from ..workers.client import WorkerDied, WorkerTimeout
+from ..workers.client import WorkerDiedError, WorkerTimeoutError
 from .answers import read_answer
 from .pinning import pin
-from .processes import Processes
+from .processes import IreeProcesses
 from .target import IreeTarget, require_runtime
 
 START_S = 60.0
 """For imports, and for opening a GPU."""
 
 
-class ModuleFailed(Exception):
+class ModuleFailedError(Exception):
     """A module failed in its process: the status and a message."""
 
     def __init__(self, status: Status, message: str) -> None:
@@ -35,7 +35,7 @@ class ModuleProcess:
     What it answers may be any module's words: machine code of modules runs there.
     """
 
-    def __init__(self, processes: Processes, target: IreeTarget, problem: MlirProblem, call_s: float) -> None:
+    def __init__(self, processes: IreeProcesses, target: IreeTarget, problem: MlirProblem, call_s: float) -> None:
         require_runtime()
         self._call_s = call_s
         self._copies = 0
@@ -44,14 +44,14 @@ class ModuleProcess:
         path.write_bytes(pickle.dumps(problem))
         try:
             self.ask("open", START_S, problem=str(path), repeats=target.repeats)
-        except ModuleFailed as error:
+        except ModuleFailedError as error:
             self.close()
             raise DeviceError(f"IREE's runtime cannot use {target.device}: {error}") from None
         pin(self.pid)
 
     @property
     def pid(self) -> int:
-        """Its number; it leads a group of its own."""
+        """Process id; the process leads its own process group."""
         return self._worker.pid
 
     @property
@@ -70,21 +70,22 @@ class ModuleProcess:
             copy.unlink(missing_ok=True)
 
     def ask(self, op: str, seconds: float | None = None, **request: Any) -> Message:
-        """Send a request of `worker.Modules` and return its answer; raises `ModuleFailed`.
+        """Send a request of `worker.Modules` and return its answer; raises `ModuleFailedError`.
 
         After a crash or a request that took too long, the process is gone.
         """
         try:
             answer = read_answer(op, self._worker.call(seconds or self._call_s, op=op, **request))
-        except WorkerTimeout:
-            raise ModuleFailed(Status.TIMEOUT, f"'{op}' took longer than {seconds or self._call_s:g} s") from None
-        except WorkerDied as died:
-            raise ModuleFailed(Status.CRASHED, f"the process that ran it {died}{self._said()}") from None
+        except WorkerTimeoutError:
+            raise ModuleFailedError(Status.TIMEOUT, f"'{op}' took longer than {seconds or self._call_s:g} s") from None
+        except WorkerDiedError as died:
+            status = Status.NOT_MEASURED if died.killed else Status.CRASHED
+            raise ModuleFailedError(status, died.cause or f"the process that ran it {died}{self._said()}") from None
         except ValidationError:
             self.close()
-            raise ModuleFailed(Status.CRASHED, "the process that ran it sent no proper answer") from None
+            raise ModuleFailedError(Status.CRASHED, "the process that ran it sent no proper answer") from None
         if "error" in answer:
-            raise ModuleFailed(Status.RUNTIME_ERROR, answer["error"])
+            raise ModuleFailedError(Status.RUNTIME_ERROR, answer["error"])
         return answer
 
     def _said(self) -> str:

@@ -12,16 +12,18 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from ...core.file_locks import OwnFolder
 from ..sandbox.containment import contain, home_in
 from ..settings import Limits, Sandbox
-from ..workers.client import ForkServer, Worker
-from ..workers.removal import remove_tree
+from ..workers.client import Worker
+from ..workers.removal import PREFIX, remove_tree, sweep
+from ..workers.server_client import ForkServer
 
 _IMPORTED = ("numpy", "iree.runtime", f"{__package__}.worker", f"{__package__}.compile_worker")
-"""What workers would else import again; neither torch nor the compiler is needed."""
+"""Modules that the server imports for its workers, which need neither torch nor the compiler."""
 
 
-class Processes:
+class IreeProcesses:
     """Starts workers for one device in a temporary folder, which `close` removes; the next worker makes another.
 
     Under bubblewrap the server has its own namespaces; where the kernel has Landlock, each worker gives up all but its
@@ -63,7 +65,9 @@ class Processes:
             if self._server is not None and not self._server.alive:
                 self._end()
             if self._server is None or self._folder is None:
-                self._folder = Path(tempfile.mkdtemp(prefix="kernelwright-")).resolve()
+                sweep(Path(tempfile.gettempdir()))
+                self._own = OwnFolder(PREFIX)
+                self._folder = self._own.path
                 read, write = self._folder / "inbox", self._folder / "work"
                 for item in (read, write):
                     item.mkdir()
@@ -77,6 +81,7 @@ class Processes:
             self._server.close()
         if self._folder is not None:
             remove_tree(self._folder)
+            self._own.close()
         self._server = self._folder = None
 
     def close(self) -> None:

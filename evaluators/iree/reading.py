@@ -9,15 +9,15 @@ import os
 import resource
 
 from ...core import ProblemError
-from ..workers.client import WorkerDied, WorkerTimeout, describe_exit
-from .processes import Processes
+from ..workers.client import WorkerDiedError, WorkerTimeoutError, describe_exit
+from .processes import IreeProcesses
 from .target import find_compiler
 
 READING_S = 60.0
 _STACK_BYTES = 4 << 20
 
 
-def require_readable(source: str, name: str, processes: Processes) -> None:
+def require_readable(source: str, name: str, processes: IreeProcesses) -> None:
     """Raise `ProblemError` for a module at which IREE's parser crashes, hangs, or needs too much memory.
 
     It has half of this process's stack there, so that what it survives needs no more than there is here. What it
@@ -31,9 +31,9 @@ def require_readable(source: str, name: str, processes: Processes) -> None:
     try:
         code = worker.call(READING_S, op="compile", command=command, source=str(path), stack=_stack()).get("code")
         why = describe_exit(code) if isinstance(code, int) and code < 0 else ""
-    except WorkerTimeout:
+    except WorkerTimeoutError:
         why = f"killed after {READING_S:g} s"
-    except WorkerDied as died:
+    except WorkerDiedError as died:
         why = str(died)
     finally:
         worker.discard()

@@ -1,4 +1,4 @@
-"""What IREE compiles for, and what runs the result."""
+"""The target that IREE compiles for, and the driver that runs the result."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class IreeTarget:
 
     @property
     def host_key(self) -> str:
-        """What 'host' stands for on this machine; empty for a named chip."""
+        """The processor that 'host' means on this machine; empty for a named chip."""
         if self.named_chip != "host":
             return ""
         path = Path("/proc/cpuinfo")

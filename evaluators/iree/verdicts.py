@@ -17,7 +17,7 @@ def at_speed_of(default_ms: float, timing: Timing, default: Timing) -> Timing:
     """Return a timing as it would be where the default module takes `default_ms`.
 
     Trials come minutes after one another, and a processor that others use has another speed then: what is compared are
-    times beside the default module's.
+    times relative to the default module's.
     """
     drift = default_ms / default.measurement.median_ms
     samples = tuple(item * drift for item in timing.measurement.samples_ms)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core import MlirProblem, Status
-from ..workers.channel import Channel, ChannelClosed, Message
+from ..workers.channel import Channel, ChannelClosedError, Message
 from .answers import TEXT_LENGTH
 from .comparison import SLACK, Difference, compare, is_whole
 
@@ -84,7 +84,7 @@ class Modules:
         worse = beside if beside.status is not Status.OK or own.status is Status.OK else own
         error = None if self._numpys is None else beside.rms_error
         again = self._call(name, self._inputs) if worse.status is Status.OK else actual
-        same = all(one.tobytes() == other.tobytes() for one, other in zip(actual, again, strict=True))
+        same = all(result.tobytes() == repeated.tobytes() for result, repeated in zip(actual, again, strict=True))
         return {**asdict(worse), "rms_error": error, "deterministic": same}
 
     def time(self, name: str, samples: int) -> Message:
@@ -148,7 +148,7 @@ def serve(channel: Channel, options: Message) -> None:
     while True:
         try:
             request = channel.receive()
-        except ChannelClosed:
+        except ChannelClosedError:
             return
         nonce = request.pop("nonce")
         try:

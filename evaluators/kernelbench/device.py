@@ -13,7 +13,7 @@ FLUSH = (32, 1024, 1024)
 """Shape of the int64 tensor that is filled before each timed call: 256 MiB."""
 
 
-class Device(Protocol):
+class TimedDevice(Protocol):
     """A device and its clock."""
 
     name: str
@@ -34,7 +34,7 @@ class Device(Protocol):
         """Return the milliseconds of one call on cold caches."""
 
 
-def open_device(kind: str, label: str) -> Device:
+def open_device(kind: str, label: str) -> TimedDevice:
     """Return the device of this worker: 'cuda', of which it sees one, or 'cpu'."""
     return CudaDevice(label) if kind == "cuda" else CpuDevice(label)
 
@@ -53,20 +53,20 @@ class CudaDevice:
         self.name = str(torch.cuda.get_device_name(0))
 
     def set_seed(self, seed: int) -> None:
-        """See `Device`."""
+        """See `TimedDevice`."""
         self._torch.manual_seed(seed)
         self._torch.cuda.manual_seed(seed)
 
     def synchronize(self) -> None:
-        """See `Device`."""
+        """See `TimedDevice`."""
         self._torch.cuda.synchronize(device=0)
 
     def forget_free_memory(self) -> None:
-        """See `Device`."""
+        """See `TimedDevice`."""
         self._torch.cuda.empty_cache()
 
     def time(self, call: Callable[[], object]) -> float:
-        """See `Device`: by CUDA events."""
+        """See `TimedDevice`: by CUDA events."""
         torch = self._torch
         self.synchronize()
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -93,7 +93,7 @@ class CpuDevice:
         self.name = device_name("cpu")
 
     def set_seed(self, seed: int) -> None:
-        """See `Device`."""
+        """See `TimedDevice`."""
         self._torch.manual_seed(seed)
 
     def synchronize(self) -> None:
@@ -105,7 +105,7 @@ class CpuDevice:
         pass
 
     def time(self, call: Callable[[], object]) -> float:
-        """See `Device`: by the wall clock."""
+        """See `TimedDevice`: by the wall clock."""
         self._torch.empty(FLUSH, dtype=self._torch.int64).fill_(42)
         start = time.perf_counter()
         call()

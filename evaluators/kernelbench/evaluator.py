@@ -9,9 +9,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from ...core import DeviceError, TorchProblem
 from ..pipeline.processes import Processes
 from ..pipeline.servers import languages_named
-from ..workers.client import Worker, WorkerDied, WorkerTimeout
+from ..workers.client import Worker, WorkerDiedError, WorkerTimeoutError
 from ..workers.device_lock import DeviceLock
-from .precision import Precision
+from .precision import KernelBenchPrecision
 from .result import KernelBenchResult
 
 ROLE = "kernelbench.protocol"
@@ -29,7 +29,7 @@ class KernelBenchSettings:
     """Timed calls; 0 checks without timing."""
     timeout_s: float = 180.0
     """Limit for loading, compiling, checking and timing together, in seconds."""
-    precision: Precision = Precision.FP32
+    precision: KernelBenchPrecision = KernelBenchPrecision.FP32
 
 
 class _Opened(BaseModel):
@@ -37,7 +37,7 @@ class _Opened(BaseModel):
     uuid: str | None
 
 
-class _Answer(BaseModel):
+class _WorkerAnswer(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     result: KernelBenchResult
@@ -57,7 +57,7 @@ class KernelBench:
         """
         # The reference runs in the candidate's process here, so free the device memory of other workers.
         self._processes.forget_reference()
-        self._processes.load_languages(languages_named(source))
+        self._processes.servers.load(languages_named(source))
         kind, _, number = self._processes.device.partition(":")
         label = kind if kind == "cpu" else f"{kind}:{number or 0}"
         worker = self._processes.untrusted(ROLE, {"label": label, "memory_gib": MEMORY_GIB})()
@@ -85,11 +85,11 @@ class KernelBench:
                 correct_trials=settings.correct_trials,
                 perf_trials=settings.perf_trials,
             )
-            return _Answer.model_validate(answer).result
-        except WorkerTimeout:
+            return _WorkerAnswer.model_validate(answer).result
+        except WorkerTimeoutError:
             reason = f"did not finish within {settings.timeout_s:g} s"
             return _failed(reason, "multiprocessing.context.TimeoutError", where)
-        except WorkerDied as died:
+        except WorkerDiedError as died:
             return _failed(f"the process {died}", "WorkerDied", where)
         except ValidationError:
             return _failed("the process sent no proper answer", "WorkerDied", where)
@@ -99,7 +99,7 @@ def _opened(worker: Worker) -> _Opened:
     """Return the worker's machine; no candidate code has run yet, so a failure is not the kernel's."""
     try:
         return _Opened.model_validate(worker.call(OPENING_S, op="open"))
-    except (WorkerTimeout, WorkerDied) as error:
+    except (WorkerTimeoutError, WorkerDiedError) as error:
         last = "".join(worker.log.splitlines()[-1:])
         raise DeviceError(f"the worker of the KernelBench protocol {error or 'does not start'}: {last}") from None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class Precision(StrEnum):
+class KernelBenchPrecision(StrEnum):
     """The dtype to which KernelBench casts weights and inputs."""
 
     FP32 = "fp32"
@@ -15,9 +15,13 @@ class Precision(StrEnum):
     @property
     def dtype(self) -> str:
         """The name of the torch dtype."""
-        return {Precision.FP32: "float32", Precision.FP16: "float16", Precision.BF16: "bfloat16"}[self]
+        return {
+            KernelBenchPrecision.FP32: "float32",
+            KernelBenchPrecision.FP16: "float16",
+            KernelBenchPrecision.BF16: "bfloat16",
+        }[self]
 
     @property
     def tolerance(self) -> float:
         """Absolute and relative tolerance."""
-        return 1e-4 if self is Precision.FP32 else 1e-2
+        return 1e-4 if self is KernelBenchPrecision.FP32 else 1e-2

@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..workers.channel import Channel, ChannelClosed, Message
-from .device import Device, open_device
-from .precision import Precision
+from ..workers.channel import Channel, ChannelClosedError, Message
+from .device import TimedDevice, open_device
+from .precision import KernelBenchPrecision
 
 SEED = 42
 WARM_UPS = 3
@@ -37,7 +37,7 @@ def serve(channel: Channel, options: Message) -> None:
     while True:
         try:
             request = channel.receive()
-        except ChannelClosed:
+        except ChannelClosedError:
             return
         nonce = request.pop("nonce")
         if request.pop("op") == "open":
@@ -51,7 +51,7 @@ class KernelBenchProtocol:
 
     def __init__(
         self,
-        device: Device,
+        device: TimedDevice,
         reference: str,
         sizes: Message,
         candidate: str,
@@ -64,7 +64,7 @@ class KernelBenchProtocol:
 
         self.device = device
         self.reference, self.sizes, self.candidate, self.backend = reference, sizes, candidate, backend
-        self.precision = Precision(precision)
+        self.precision = KernelBenchPrecision(precision)
         self.dtype: Any = getattr(torch, self.precision.dtype)
         self.correct_trials, self.perf_trials = correct_trials, perf_trials
         self.metadata: Message = {"hardware": device.name, "device": device.label}
@@ -249,7 +249,7 @@ def _shortened(text: str) -> str:
     return text if len(text) <= MESSAGE_LENGTH else text[: MESSAGE_LENGTH - 3] + "..."
 
 
-def _uuid(device: Device) -> str | None:
+def _uuid(device: TimedDevice) -> str | None:
     """Return the UUID, which names the lock of a GPU."""
     import torch
 

@@ -21,6 +21,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from ...core import OptionError, Problem, ResultsError
 from ...core.file_locks import locked
 from ...core.files import write_whole
+from ...core.text import BAD_DATA, data_problem
 from .result import KernelBenchResult
 
 RESULTS = "eval_results.json"
@@ -33,7 +34,7 @@ _Results = dict[str, list[dict[str, Any]]]
 _Baseline = dict[str, dict[str, Any]]
 
 
-class _Entry(BaseModel):
+class _StoredSample(BaseModel):
     sample_id: int
     correctness: bool
     runtime: float
@@ -58,7 +59,7 @@ class _Times(BaseModel):
 
 
 _Number = Annotated[str, Field(pattern=r"^\d+(_.*)?$")]
-_RESULTS: TypeAdapter[Any] = TypeAdapter(dict[Annotated[str, Field(pattern=r"^\d+$")], list[_Entry]])
+_RESULTS: TypeAdapter[Any] = TypeAdapter(dict[Annotated[str, Field(pattern=r"^\d+$")], list[_StoredSample]])
 _STRICT: TypeAdapter[dict[str, dict[str, StrictResult]]] = TypeAdapter(dict[str, dict[str, StrictResult]])
 _BASELINE: TypeAdapter[Any] = TypeAdapter(dict[str, dict[_Number, _Times]])
 
@@ -196,7 +197,7 @@ class RunFolder:
         """Return the strict speedup of one sample of each problem with a result; None where none counts."""
         verdicts = self._strict()
         found = {number: verdicts.get(number, {}).get(str(sample_id)) for number in self._results()}
-        return {int(number): one.counted if one else None for number, one in found.items()}
+        return {int(number): result.counted if result else None for number, result in found.items()}
 
     def _strict(self) -> dict[str, dict[str, StrictResult]]:
         return _STRICT.validate_python(self._read(STRICT, _STRICT))
@@ -217,8 +218,8 @@ class RunFolder:
             return {}
         except ValidationError:
             raise ResultsError(f"{path} is not what KernelBench writes; move it away") from None
-        except (OSError, ValueError) as error:
-            raise ResultsError(f"cannot read {path}: {error}; fix it or move it away") from None
+        except BAD_DATA as error:
+            raise ResultsError(data_problem(path, error), "fix it or move it away") from None
         return found
 
     def _locked(self) -> contextlib.AbstractContextManager[None]:

@@ -1,1 +1,1 @@
-"""What evaluators must know of each kernel language, one file each."""
+"""Support of evaluators for each kernel language, one file each."""

@@ -1,4 +1,4 @@
-"""What evaluators must know of a kernel language; each has one `LanguageSupport`, in a file of its own."""
+"""Interface between evaluators and kernel languages: one `LanguageSupport` for each language, in its own file."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ...core import Language, OptionError, Target, known_languages
 from ...core.launch_plan import KernelCode
 
 
-class UntraceableCall(Exception):
+class UntraceableCallError(Exception):
     """Something that only a real call on the real device can show."""
 
 
 @dataclass(frozen=True)
-class Launch:
+class RecordedLaunch:
     """One launch: what runs, and on what."""
 
     code: str
@@ -30,7 +30,7 @@ class Launch:
     shared_bytes: int | None = None
 
 
-class Recorded(Protocol):
+class LaunchRecorder(Protocol):
     """Takes a launch: its code, arguments in the order of `KernelCode.parameters`, and the grid, if the code has none.
 
     A tensor descriptor among the arguments has the fields of `replay.values.Descriptor`.
@@ -58,7 +58,7 @@ class CompiledKernel:
     """The matrix instructions in its code and their operands, as in `core.DeviceKernel`; None where it was not read."""
 
 
-Launched = Callable[[Launch], None]
+Launched = Callable[[RecordedLaunch], None]
 Counted = Callable[[str, Callable[..., Any]], Callable[..., Any]]
 """Takes a kernel's name and what launches it; returns what launches and counts it."""
 Around = Callable[[], contextlib.AbstractContextManager[None]]
@@ -92,7 +92,7 @@ class LanguageSupport:
     records: tuple[Target, ...] = ()
     """Targets whose launches `recording` reports; on others the candidate is timed in its own process."""
     interpreter_remarks: Mapping[str, str] = {}
-    """What an evaluation's environment says where an interpreter stands in for the target: its differences."""
+    """Remark for an evaluation's environment if an interpreter replaces the target: how its results may differ."""
 
     def preload(self) -> None:
         """In the process that a GPU's workers are forked from: do what each would do again. It may not open the GPU."""
@@ -110,7 +110,7 @@ class LanguageSupport:
     def capture_launches(self, launched: Launched, device: str) -> None:
         """From now on, in this process, launching a kernel compiles it and reports it to `launched`; nothing runs.
 
-        Tensors are fake. Raise `UntraceableCall` for what only a real call can show. Without this, kernels of the
+        Tensors are fake. Raise `UntraceableCallError` for what only a real call can show. Without this, kernels of the
         language cannot be compiled ahead of measuring.
         """
 
@@ -128,7 +128,7 @@ class LanguageSupport:
         """
         return contextlib.nullcontext()
 
-    def recording(self, recorded: Recorded) -> contextlib.AbstractContextManager[None]:
+    def recording(self, recorded: LaunchRecorder) -> contextlib.AbstractContextManager[None]:
         """While inside, every launch is reported to `recorded` after it was made, from the thread that made it."""
         return contextlib.nullcontext()
 
@@ -137,7 +137,7 @@ class LanguageSupport:
         return contextlib.nullcontext()
 
     def compiled_kernels(self) -> Iterable[CompiledKernel]:
-        """What this process compiled for a GPU so far."""
+        """Return the kernels that this process has compiled for a GPU so far."""
         return ()
 
     def source_name(self, kernel_name: str) -> str:
@@ -146,7 +146,7 @@ class LanguageSupport:
 
 
 def support_of(language: Language) -> LanguageSupport:
-    """Of one language; raises `OptionError` for a plug-in without it."""
+    """Return the support of one language; raises `OptionError` for a plug-in without it."""
     name = language_module(language)
     support = getattr(importlib.import_module(name), "SUPPORT", None)
     if not isinstance(support, LanguageSupport):
@@ -160,12 +160,12 @@ def language_module(language: Language) -> str:
 
 
 def supports() -> tuple[LanguageSupport, ...]:
-    """Of all known languages."""
+    """Return the supports of all known languages."""
     return tuple(map(support_of, known_languages()))
 
 
 def imported_supports() -> tuple[LanguageSupport, ...]:
-    """Of the languages that this process has imported; importing another takes seconds."""
+    """Return the supports of the languages that this process has imported; importing another takes seconds."""
     return tuple(support_of(language) for language in known_languages() if language.modules[0] in sys.modules)
 
 

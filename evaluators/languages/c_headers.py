@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 HEADER = re.compile(r"^#include <tl_templates/cpp/common\.h>\s*$", re.MULTILINE)
-"""What generated C begins with."""
+"""The header that generated C begins with."""
 VECTORS = re.compile(r"(float|double|half|u?char|u?short|u?int|u?long|u?int(8|16|32|64)_t|bool)(2|3|4|8|16|32|64)")
 """The names of TileLang's vector types."""
 _WHOLE = "#include <tl_templates/cpp/common.h>\n"
 _SMALL = "#include <math.h>\n#include <stddef.h>\n#include <stdint.h>\n"
-"""What most kernels need, at a fifth of the time to compile."""
+"""Headers that most kernels need, which compile five times as fast."""
 _VECTORS_ALONE = f"#define HALF_HALF_HPP\nnamespace half_float {{ struct half; }}\n{_SMALL}{_WHOLE}"
 """TileLang's vector types without its type for half precision, which takes four fifths of the time to read: the macro
 says that it was read already, and nothing that is compiled needs more of it than its name."""

@@ -1,4 +1,4 @@
-"""What PTX says: which matrix instructions it has, and whether two texts are the same machine code."""
+"""Reads PTX: which matrix instructions it has, and whether two texts are the same machine code."""
 
 from __future__ import annotations
 

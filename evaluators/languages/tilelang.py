@@ -12,14 +12,24 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from ...core import Target
-from .base import CompiledKernel, Counted, LanguageSupport, Launch, Launched, Recorded, UntraceableCall, replaced
+from ..workers.modules import unobserved
+from .base import (
+    CompiledKernel,
+    Counted,
+    LanguageSupport,
+    Launched,
+    LaunchRecorder,
+    RecordedLaunch,
+    UntraceableCallError,
+    replaced,
+)
 from .c_headers import HEADER, needed_headers, standard_for
 from .tilelang_binaries import kernels_in
 from .tilelang_code import LoweredKernels, c_argument, name_of
 
 
 class TileLangSupport(LanguageSupport):
-    """Its compiled kernels are functions of the host, which launch or compute."""
+    """Support for TileLang, whose compiled kernels are host functions that launch or compute."""
 
     environment = {"TILELANG_PRINT_ON_COMPILATION": "0"}
     compiler_paths = (
@@ -53,7 +63,7 @@ class TileLangSupport(LanguageSupport):
             def call(*inputs: Any, **_: Any) -> Any:
                 outputs = empty_outputs(kernel, inputs, device)
                 launched(
-                    Launch(
+                    RecordedLaunch(
                         code=f"{kernel.get_kernel_source()}\n{kernel.get_host_source()}",
                         settings={
                             "target": str(kernel.target),
@@ -82,12 +92,12 @@ class TileLangSupport(LanguageSupport):
             name = self._names[kernel] = name_of(kernel)
         return name
 
-    def recording(self, recorded: Recorded) -> contextlib.AbstractContextManager[None]:
+    def recording(self, recorded: LaunchRecorder) -> contextlib.AbstractContextManager[None]:
         """Calls of compiled kernels: their lowered IR, and all arguments."""
         return _kernels_hold(lambda kernel, function: _reported(kernel, function, recorded, self._lowered))
 
     def compiled_kernels(self) -> list[CompiledKernel]:
-        """Those whose binaries lie in the cache folder, which is the worker's own."""
+        """The kernels whose binaries are in the cache folder, which belongs to the worker."""
         folder = os.environ.get("TILELANG_CACHE_DIR")
         return kernels_in(Path(folder)) if folder and "tilelang" in sys.modules else []
 
@@ -143,7 +153,7 @@ def _compile_with_needed_headers() -> None:
 
 
 def _reported(
-    kernel: Any, function: Callable[..., Any], recorded: Recorded, lowered: LoweredKernels
+    kernel: Any, function: Callable[..., Any], recorded: LaunchRecorder, lowered: LoweredKernels
 ) -> Callable[..., Any]:
     """A kernel's function that reports each call."""
     if kernel.target.kind.name == "cuda":
@@ -161,13 +171,11 @@ def _reported(
 
 
 def _called_on_gpu(
-    kernel: Any, function: Callable[..., Any], inputs: Sequence[Any], recorded: Recorded, lowered: LoweredKernels
+    kernel: Any, function: Callable[..., Any], inputs: Sequence[Any], recorded: LaunchRecorder, lowered: LoweredKernels
 ) -> Any:
     """Call and report a kernel. Its outputs are allocated here: the kernel would allocate them unseen by torch."""
-    from torch.utils._python_dispatch import _disable_current_modes
-
     outputs = empty_outputs(kernel, inputs, "cuda")
-    with _disable_current_modes():
+    with unobserved():
         result = function(*inputs)
         for output, computed in zip(outputs, result if isinstance(result, list | tuple) else [result], strict=False):
             output.copy_(computed)
@@ -184,7 +192,7 @@ def _in_order(kernel: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> lis
 
 
 def empty_outputs(kernel: Any, inputs: Sequence[Any], device: str) -> list[Any]:
-    """What a TileLang kernel allocates for the outputs that it returns."""
+    """Return tensors as a TileLang kernel allocates them for its outputs."""
     import torch
 
     wanted = [index % len(kernel.params) for index in kernel.out_idx]
@@ -211,7 +219,7 @@ def _extent(text: str, known: dict[str, int]) -> int:
         return int(text)
     if text in known:
         return int(known[text])
-    raise UntraceableCall(f"the extent {text} of an output")
+    raise UntraceableCallError(f"the extent {text} of an output")
 
 
 def _dynamic_shared(kernel: Any) -> int | None:

@@ -18,7 +18,7 @@ _OPERANDS = {"Float16": "f16", "BFloat16": "bf16", "TensorFloat32": "tf32"}
 
 
 def kernels_in(folder: Path) -> list[CompiledKernel]:
-    """Those whose binaries lie under a cache folder, with the matrix instructions of their generated CUDA."""
+    """Return the kernels with binaries in a cache folder, and the matrix instructions of their generated CUDA."""
     found = [kernel for form in _BINARIES for path in sorted(folder.rglob(form)) for kernel in read_binary_file(path)]
     used: dict[str, tuple[str, ...]] = {}
     for path in sorted(folder.rglob(_SOURCE)):

@@ -1,4 +1,4 @@
-"""What TileLang makes of a kernel, as launch plans keep it: lowered IR."""
+"""The code that launch plans store of a TileLang kernel: lowered IR."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from ...core.launch_plan import KernelCode
-from .base import UntraceableCall
+from .base import UntraceableCallError
 
 
 def name_of(kernel: Any) -> str:
@@ -34,7 +34,7 @@ class LoweredKernels:
 
     def of(self, kernel: Any) -> Lowered:
         """Return a kernel as IR, lowered so far that it survives JSON: for a GPU that of host and device, for a CPU the
-        function that becomes C. Raises `UntraceableCall`.
+        function that becomes C. Raises `UntraceableCallError`.
         """
         passes = {str(getattr(name, "value", name)): value for name, value in (kernel.pass_configs or {}).items()}
         flags = passes.pop("tl.device_compile_flags", None) or []
@@ -55,7 +55,7 @@ def _lowered(kernel: Any, options: tuple[str, ...], passes: dict[str, Any]) -> L
     entry, function, modules = name_of(kernel), kernel.prim_func, {"host": host, "device": device}
     if kernel.target.kind.name != "cuda":
         if len(device.functions) != 1:
-            raise UntraceableCall(f"a kernel that becomes {len(device.functions)} functions of C")
+            raise UntraceableCallError(f"a kernel that becomes {len(device.functions)} functions of C")
         ((variable, function),) = device.functions.items()
         entry, modules = str(variable.name_hint), {"device": device}
     code = KernelCode(
@@ -87,4 +87,4 @@ def c_argument(name: str, values: Sequence[Any], kernel: Any) -> Any:
         buffer = function.buffer_map.get(parameter)
         if buffer is not None and name in (extents := [str(extent) for extent in buffer.shape]):
             return int(value.shape[extents.index(name)])
-    raise UntraceableCall(f"the C parameter {name}")
+    raise UntraceableCallError(f"the C parameter {name}")

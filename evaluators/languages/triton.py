@@ -19,15 +19,16 @@ from .base import (
     CompiledKernel,
     Counted,
     LanguageSupport,
-    Launch,
     Launched,
-    Recorded,
-    UntraceableCall,
+    LaunchRecorder,
+    RecordedLaunch,
+    UntraceableCallError,
     replaced,
 )
 from .cubin import read_binary
+from .described_gpu import answer_on_cpu, described_gpu
 from .ptx import matrix_instructions, ptx_code
-from .triton_driver import DescribedDriver
+from .triton_driver import DescribedDriver, InterpretedDriver
 from .triton_interpreter import fix_interpreter
 
 # Of a compiled Triton kernel, attributes that its code does not show; which of them exist depends on the version.
@@ -41,7 +42,7 @@ _LAUNCHED = (
     "num_warps", "num_ctas", "shared", "enable_fp_fusion", "ptx_options", "launch_pdl", "launch_cooperative_grid",
     "tensordesc_meta", "global_scratch_size", "global_scratch_align", "profile_scratch_size", "profile_scratch_align",
 )  # fmt: skip
-"""What `replay.ptx` needs of it."""
+"""The values that `replay.ptx` needs."""
 _PLAIN = re.compile(r"\*?k?(fp16|bf16|fp32|fp64|[iu](1|8|16|32|64)|fp8e\w{1,8})")
 """Types of parameters that are pointers and numbers."""
 
@@ -49,8 +50,11 @@ _PLAIN = re.compile(r"\*?k?(fp16|bf16|fp32|fp64|[iu](1|8|16|32|64)|fp8e\w{1,8})"
 class TritonSupport(LanguageSupport):
     """On a CPU its interpreter runs, which checks kernels and compiles nothing."""
 
-    cpu_environment = {"TRITON_INTERPRET": "1"}
-    interpreter_remarks = {"triton_interpreter": "tl.dot of bf16 is computed in fp32; autotuners take the first config"}
+    cpu_environment = {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
+    interpreter_remarks = {
+        "triton_interpreter": "tl.dot of bf16 is computed in fp32; autotuners take the first config; launchers are "
+        "told of an {gpu}"
+    }
     imports_quickly = True
     compiles_quickly = True
     compiler_paths = ("/triton/compiler/", "/triton/backends/")
@@ -87,10 +91,18 @@ class TritonSupport(LanguageSupport):
                 )
 
     def prepare(self, device: str) -> None:
-        """On a CPU, fix the interpreter."""
-        if device == "cpu":
-            with contextlib.suppress(ImportError):
-                fix_interpreter()
+        """On a CPU, fix the interpreter, and answer what launchers ask about their GPU."""
+        if device != "cpu":
+            return
+        with contextlib.suppress(ImportError):
+            from triton.backends.compiler import GPUTarget
+            from triton.runtime.driver import driver
+
+            fix_interpreter()
+            gpu = described_gpu()
+            target = GPUTarget("cuda", gpu["major"] * 10 + gpu["minor"], gpu["warp_size"])
+            driver.set_active(InterpretedDriver(target, gpu))
+            answer_on_cpu(gpu)
 
     def capture_launches(self, launched: Launched, device: str) -> None:
         """Compile into the disk cache, and report; the interpreter's launches are not captured."""
@@ -106,7 +118,7 @@ class TritonSupport(LanguageSupport):
                 bound = _bound(self, args, options)
                 constants = {p.name for p in self.params if p.is_constexpr}
                 launched(
-                    Launch(
+                    RecordedLaunch(
                         code=ptx_code(kernel.asm["ptx"], kernel.metadata.name),
                         settings={name: getattr(kernel.metadata, name, None) for name in _SETTINGS},
                         grid=_grid(grid, bound),
@@ -161,7 +173,7 @@ class TritonSupport(LanguageSupport):
             yield
 
     @contextlib.contextmanager
-    def recording(self, recorded: Recorded) -> Iterator[None]:
+    def recording(self, recorded: LaunchRecorder) -> Iterator[None]:
         """Launches on a GPU: their PTX, and the arguments that it takes."""
         try:
             from triton.compiler.compiler import CompiledKernel as Compiled
@@ -215,7 +227,7 @@ class TritonSupport(LanguageSupport):
             yield
 
     def compiled_kernels(self) -> Iterator[CompiledKernel]:
-        """Those that Triton holds for a GPU, loaded or not."""
+        """The kernels that Triton has compiled for a GPU, loaded or not."""
         module: Any = sys.modules.get("triton.compiler.compiler")
         if module is None:
             return
@@ -235,11 +247,11 @@ def _grid(grid: Any, bound: Mapping[str, Any]) -> list[int]:
     return [int(extent) for extent in (grid(bound) if callable(grid) else grid)]
 
 
-def _report(recorded: Recorded, kernel: Any, bound: Mapping[str, Any], grid: Any) -> None:
+def _report(recorded: LaunchRecorder, kernel: Any, bound: Mapping[str, Any], grid: Any) -> None:
     """Report a launch of a compiled kernel; `bound` has its arguments by name, constants among them."""
     types = {name: form for name, form in kernel.src.signature.items() if form != "constexpr"}
     if not all(isinstance(form, str) for form in types.values()):
-        raise UntraceableCall("an argument of a kernel that is a tuple")
+        raise UntraceableCallError("an argument of a kernel that is a tuple")
     metadata = kernel.metadata
     code = KernelCode(
         name=kernel.src.fn.__name__,

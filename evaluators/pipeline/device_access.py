@@ -20,7 +20,7 @@ class DeviceAccess:
         self._device = device
         self._lock: DeviceLock | None = None
         self.began_shared = False
-        """Whether others could check beside what came before the timing."""
+        """Whether others could run checks while the steps before the timing ran."""
 
     @contextlib.contextmanager
     def exclusive(self, reference_client: ReferenceClient) -> Iterator[None]:
@@ -31,9 +31,9 @@ class DeviceAccess:
 
     @contextlib.contextmanager
     def shared(self, reference_client: ReferenceClient) -> Iterator[None]:
-        """Wait until nobody measures on the device; others may check meanwhile, where the memory is enough for that.
+        """Wait until no process measures on the device; others may run checks meanwhile, if there is enough memory.
 
-        On a CPU as `exclusive`: checks use many cores, and what comes first in a search would wait the longest.
+        On a CPU as `exclusive`: checks use many cores, and the first step of a search would wait the longest.
         """
         properties = reference_client.properties if self._device != "cpu" else None
         room = properties["total_memory"] if properties else 0
@@ -42,22 +42,22 @@ class DeviceAccess:
             yield
 
     def is_free(self, reference_client: ReferenceClient) -> bool:
-        """Return whether nobody is on the device now, or waits for it."""
+        """Return whether the device is free, and no process waits for it."""
         return DeviceLock(self._name(reference_client)).is_free
 
-    def alone(self) -> contextlib.AbstractContextManager[None]:
-        """Within either: nobody else uses the device while inside."""
-        return self._lock.alone() if self._lock is not None and self._lock.is_shared else contextlib.nullcontext()
+    def upgraded(self) -> contextlib.AbstractContextManager[None]:
+        """Within `shared` or `exclusive`: have the device alone while inside."""
+        return self._lock.exclusive() if self._lock is not None and self._lock.is_shared else contextlib.nullcontext()
 
-    def share_no_longer(self) -> None:
-        """Within either: nobody else uses the device from now on. Whoever is almost done need not wait again."""
+    def upgrade_to_exclusive(self) -> None:
+        """Within either: from now on no other process uses the device. Whoever is almost done need not wait again."""
         if self._lock is not None and self._lock.is_shared:
-            self._lock.share_no_longer()
+            self._lock.upgrade_to_exclusive()
 
-    def give_way(self) -> None:
+    def yield_to_waiter(self) -> None:
         """Between two steps of a check: let those go first who wait to measure."""
         if self._lock is not None:
-            self._lock.give_way()
+            self._lock.yield_to_waiter()
 
     def released(self) -> contextlib.AbstractContextManager[None]:
         """While inside, let others measure: for what compiles. Not on a CPU, which compilers use too."""

@@ -30,6 +30,10 @@ class InterleavedTimes:
     baselines: Mapping[str, Measurement] = field(default_factory=dict)
     telemetry: Mapping[str, float] = field(default_factory=dict)
 
+    def fastest_first(self) -> list[int]:
+        """Return the numbers of the candidates, the fastest first."""
+        return sorted(range(len(self.candidates)), key=lambda number: self.candidates[number].measurement.median_ms)
+
     def metrics(self, number: int, on_cpu: bool) -> dict[str, Any]:
         """Return the fields of an `Evaluation` for one of the candidates."""
         own = self.candidates[number]
@@ -93,12 +97,14 @@ class InterleavedTimer:
         if prune_above_ms is not None:
             return InterleavedTimes(own, None, contention, {}, seen)
         eager = timings[len(own)]
-        fresh = {name: one.measurement for name, one in zip(names, timings[len(own) + 1 :], strict=True)}
+        fresh = {name: timing.measurement for name, timing in zip(names, timings[len(own) + 1 :], strict=True)}
         if contention is None:
             for name in MODES.keys() & fresh.keys():
                 baseline = CachedBaseline.between(fresh[name], eager.measurement, reference_client.environment)
                 self._baselines.put(self._key(reference_client, name), baseline)
-        known = {name: one.beside(eager.measurement) for name in MODES if (one := self._known(reference_client, name))}
+        known = {
+            name: cached.beside(eager.measurement) for name in MODES if (cached := self._known(reference_client, name))
+        }
         return InterleavedTimes(own, eager, contention, {**known, **fresh}, seen)
 
     def compile_ahead(self, reference_client: ReferenceClient) -> None:

@@ -1,10 +1,12 @@
-"""Launch plans in a verification: recorded from the candidate's calls, replayed and compared beside the reference."""
+"""Launch plans in a verification: recorded from the candidate's calls, replayed and compared with the reference."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from ...core import Rejection, Replay, Status
 from ..candidate.call_parts import CallParts
@@ -15,74 +17,143 @@ from ..candidate.responses import BatchOutputs
 from ..candidate.verified import (
     SIDE_EFFECTS,
     WRITES_WEIGHTS,
+    CandidateError,
     CheckPlan,
     Comparisons,
-    Failure,
+    HandedPlan,
     RecordedPlan,
     VerifiedConfig,
+    distribution_label,
     rejected,
-    told_of,
     trivial_output_in,
 )
 from ..correctness.distributions import OTHER_WEIGHTS
 from ..guards.measured_share import forbidden_step, share_violation
 from ..guards.own_kernels import proof_violation
+from ..guards.read_integers import UnboundedPlansError, integers_that_differ
 from ..guards.torch_share import Operator
-from .pair import Pair
+from ..replay.values import UnplannableCallError
+from .evaluation_context import EvaluationContext
 
 VARIANTS = 64
-"""Of the problem's own inputs, among which checks choose; timed calls begin with the same."""
+"""Number of variants of the problem's own inputs for checks; timed calls begin with the same variants."""
+
+
+_NUMBERS = itertools.count(1 << 32)
+"""Numbers of the plans of several sets of integers; the plan for all has that of its config."""
 
 
 class LaunchPlans:
-    """The steps of a verification that concern launch plans. Each may raise `Failure`."""
+    """The steps of a verification that concern launch plans. Each may raise `CandidateError`."""
 
-    def __init__(self, pair: Pair, replayer: Replayer) -> None:
+    def __init__(self, pair: EvaluationContext, replayer: Replayer) -> None:
         self._pair = pair
         self._replayer = replayer
 
-    def record(self, checked: VerifiedConfig) -> RecordedPlan | None:
-        """Record the launch plan twice, with other weights and inputs; None, with the reason noted, without a plan.
+    def record(self, checked: VerifiedConfig) -> Sequence[RecordedPlan]:
+        """Record the launch plan twice, with other weights and inputs; none, with the reason noted, without a plan.
 
-        Raises `Failure` where the two differ: then what the kernel does depends on more than its sizes.
+        Of a user's function whose plans differ by integers of the inputs, each of several sets of integers has its own.
+        Raises `CandidateError` where plans differ otherwise: then what the kernel does depends on more than its sizes.
         """
         pair = self._pair
         with pair.stage("recording"):
-            seeds = pair.draw(), pair.draw()
-            one, two = (pair.client.record(pair.reference_client, checked, seed) for seed in seeds)
-            checked.weights = seeds[-1]  # those that it has now
-            pair.release()
-            if isinstance(one, str) or isinstance(two, str):
-                checked.replay = Replay(replayed=False, reason=one if isinstance(one, str) else str(two))
-                return None
-            if (difference := one.plan.difference(two.plan)) is not None:
-                why = f"two calls at the same sizes launch differently: {difference}"
-                raise rejected(Rejection(rule="changing-plan", where="forward", why=why))
-            return two
+            try:
+                first, second = self._recorded(checked), self._recorded(checked)
+                pair.release()
+                if first.reads and pair.reference_client.problem.package is not None:
+                    return self._by_integers(checked)
+                if (difference := first.plan.difference(second.plan)) is None:
+                    return [second]
+                if pair.reference_client.problem.package is None:
+                    raise _changing(f"two calls at the same sizes launch differently: {difference}")
+                return self._by_integers(checked)
+            except UnplannableCallError as reason:
+                checked.replay = Replay(replayed=False, reason=str(reason))
+                return []
 
-    def load(self, checked: VerifiedConfig, recorded: RecordedPlan, plan: CheckPlan) -> None:
-        """Hand the plan to a process that replays it on fresh weights and inputs; the reference worker compares.
-
-        Others may measure while it is compiled: that process does nothing else meanwhile.
+    def record_again(self, checked: VerifiedConfig) -> Sequence[RecordedPlan]:
+        """Record a plan for each set of integers where that for all was recorded, and computes something else: its
+        integers may have been alike by chance. None where nothing depends on integers, or for other than functions.
         """
         pair = self._pair
-        signatures = {code.parameters for code in recorded.plan.codes.values() if code.kind == "ptx"}
+        if pair.reference_client.problem.package is None:
+            return []
+        with pair.stage("recording"):
+            try:
+                recorded = self._by_integers(checked)
+            except UnplannableCallError as reason:
+                checked.replay = Replay(replayed=False, reason=str(reason))
+                return []
+        return recorded if checked.depends_on else []
+
+    def _recorded(self, checked: VerifiedConfig, integers: int | None = None) -> RecordedPlan:
+        """Record the plan of a call on new weights and inputs, perhaps with the integers of another seed.
+
+        Raises `UnplannableCallError` where there is none.
+        """
+        pair, seed = self._pair, self._pair.draw()
+        found = pair.client.record(pair.reference_client, checked, seed, integers)
+        checked.weights = seed  # those that it has now
+        if isinstance(found, str):
+            raise UnplannableCallError(found)
+        return found
+
+    def _by_integers(self, checked: VerifiedConfig) -> Sequence[RecordedPlan]:
+        """Record a plan for each set of integers. Raises `UnplannableCallError` where launches could carry results.
+
+        Each is replayed on other floating-point numbers than it was recorded on.
+        """
+        pair = self._pair
+        client, sets = pair.reference_client, pair.reference_client.integer_sets(pair.draw)
+        again, *recorded = (self._recorded(checked, integers) for integers in (sets[0], *sets))
+        if (difference := again.plan.difference(recorded[0].plan)) is not None:
+            raise _changing(f"two calls on the same integers launch differently: {difference}")
+        pair.release()
+        if all(item.plan.difference(again.plan) is None for item in recorded):
+            return [replace(recorded[-1], integers=item.integers) for item in recorded]
+        found = client.call("integers", seeds=sets, written=client.effects["changed"])
+        read = f"integers read from {' and '.join(found['names'])}"
+        try:
+            count = integers_that_differ([item.plan for item in recorded])
+        except UnboundedPlansError as error:
+            raise UnplannableCallError(f"the launches depend on {read}: {error}") from None
+        if found["decided"] >= 0:
+            what = f"which decide the result {found['decided']} alone, so launches could carry it"
+            raise UnplannableCallError(f"the launches depend on {read}, {what}")
+        checked.depends_on = f"the launches depend on {count} {read}"
+        return recorded
+
+    def load(self, checked: VerifiedConfig, recorded: Sequence[RecordedPlan], plan: CheckPlan) -> None:
+        """Hand plans to a process that replays them on fresh weights and inputs; the reference worker compares.
+
+        Others may measure while they are compiled: that process does nothing else meanwhile.
+        """
+        pair = self._pair
+        alike = not checked.depends_on
+        numbers = [checked.serial if alike else next(_NUMBERS) for _ in recorded]
+        checked.plans = tuple(HandedPlan(number, item.integers) for number, item in zip(numbers, recorded, strict=True))
+        codes = [code for item in recorded for code in item.plan.codes.values()]
+        signatures = {code.parameters for code in codes if code.kind == "ptx"}
         with pair.access.released(), pair.stage("plan compiling"), _of(checked):
             if signatures:
                 language = pair.client.kernel.language.id
                 pair.reference_client.call("build_helpers", language=language, signatures=sorted(signatures))
-            reason = self._replayer.load(checked.serial, recorded)
+            reasons = map(self._replayer.load, dict.fromkeys(numbers), recorded)
+            reason = next(filter(None, reasons), None)
         with pair.stage("replay check"), _of(checked):
             if reason is None:
                 reason = self._differs(checked, plan)
-            steps = tuple(recorded.plan.all_lines())
-            checked.replay = Replay(replayed=reason is None, reason=reason or "", steps=steps)
-            checked.packs = recorded.plan.packing is not None
+            shown = recorded[0].plan
+            steps = tuple(shown.all_lines())
+            checked.replay = Replay(
+                replayed=reason is None, reason=reason or "", steps=steps, depends_on=checked.depends_on
+            )
+            checked.packs = shown.packing is not None
             if reason is None:
-                checked.launches = dict(
-                    Counter(recorded.plan.codes[launch.code].name for launch in recorded.plan.launches())
-                )
-                self._prove(checked)
+                checked.launches = dict(Counter(shown.codes[launch.code].name for launch in shown.launches()))
+                with self._replayer.holding(pair.reference_client, checked.plans[0]):
+                    self._prove(checked)
 
     def time_packing(self, checked: VerifiedConfig) -> None:
         """Time what packs the weights of a replayed plan, if anything does."""
@@ -100,21 +171,34 @@ class LaunchPlans:
         return ReplayTimer(self._replayer, pair.reference_client, checked, seeds, graph, pair.on_cpu, pair.draw)
 
     def _differs(self, checked: VerifiedConfig, plan: CheckPlan) -> str | None:
-        """Return why the plan does not do what the reference does; raises `Failure` for side effects."""
+        """Return why a plan does not do what the reference does; raises `CandidateError` for side effects."""
+        first, *others = checked.plans
+        for handed in others:
+            once = CheckPlan((self._pair.draw(),), precise=False)
+            if (reason := self._plan_differs(checked, handed, once)) is not None:
+                return reason
+        return self._plan_differs(checked, first, plan)
+
+    def _plan_differs(self, checked: VerifiedConfig, handed: HandedPlan, plan: CheckPlan) -> str | None:
+        with self._replayer.holding(self._pair.reference_client, handed):
+            return self._checked(checked, handed, plan)
+
+    def _checked(self, checked: VerifiedConfig, handed: HandedPlan, plan: CheckPlan) -> str | None:
         comparisons = Comparisons(plan.seeds)
         first, *others = plan.seeds
         checks = [(first, None), *((seed, None) for seed in others), *((first, name) for name in plan.distributions)]
         for number, (seed, distribution) in enumerate(checks):
-            self._pair.access.give_way()
+            self._pair.access.yield_to_waiter()
             reference_client = self._pair.reference_client
             own = distribution in (None, OTHER_WEIGHTS)
+            precise = number == 0 and plan.precise
             reason, verdict, outputs = self._replayer.check(
-                reference_client, checked.serial, seed, distribution, self._variant() if own else 0, number == 0
+                reference_client, handed.number, seed, distribution, self._variant() if own else 0, precise
             )
             if reason is not None:
                 return reason
             if verdict["status"] != Status.OK:
-                told = f"{told_of(distribution)}: " if distribution else ""
+                told = f"{distribution_label(distribution)}: " if distribution else ""
                 return f"its launches alone do not compute what its call returns: {told}{verdict['message']}"
             if (trivial := trivial_output_in(verdict)) is not None:
                 raise rejected(trivial)
@@ -133,10 +217,10 @@ class LaunchPlans:
         return self._pair.draw() % VARIANTS * (self._pair.draw() % 2)
 
     def _require_no_effects(self, outputs: BatchOutputs) -> None:
-        """Raise `Failure` for a replay that was correct and broke a rule."""
+        """Raise `CandidateError` for a replay that was correct and broke a rule."""
         reference_client = self._pair.reference_client
         for name, (rule, what, why) in SIDE_EFFECTS.items():
-            if affected := sorted(set(getattr(outputs, name)) - set(reference_client.effects[name])):
+            if affected := reference_client.side_effects(name, getattr(outputs, name)):
                 raise rejected(Rejection(rule=rule, where=f"{what} {affected[0]}", why=why))
         if written := sorted(set(outputs.weights) - reference_client.written_weights):
             raise rejected(Rejection(rule="weights-changed", where=written[0], why=WRITES_WEIGHTS))
@@ -147,8 +231,9 @@ class LaunchPlans:
     def _prove(self, checked: VerifiedConfig) -> None:
         """Check that the plan launches kernels, and that torch takes little of its time; measure the host's work."""
         pair, allow = self._pair, self._pair.settings.allow_torch
-        self._replayer.prepare_one(pair.reference_client, checked.serial, checked.weights)
+        self._replayer.prepare_one(pair.reference_client, checked.plans[0].number, checked.weights)
         steps = self._replayer.hold_steps()
+        pair.require_launches(checked.launches)
         broken = proof_violation(None, checked.launches, allow) or forbidden_step(steps, allow)
         if broken is None:
             reference = [Operator.model_validate(item) for item in pair.reference_client.counted["details"]]
@@ -159,12 +244,16 @@ class LaunchPlans:
             raise rejected(broken)
 
 
+def _changing(why: str) -> CandidateError:
+    return rejected(Rejection(rule="changing-plan", where="forward", why=why))
+
+
 @contextlib.contextmanager
 def _of(checked: VerifiedConfig) -> Iterator[None]:
     """Add the config to a failure, and what was found before."""
     try:
         yield
-    except Failure as failure:
+    except CandidateError as failure:
         failure.config = checked.config
         failure.correctness = failure.correctness or checked.correctness
         raise

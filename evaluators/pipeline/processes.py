@@ -4,42 +4,36 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
-import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from ...core import DeviceError, Kernel, Language, TorchProblem
+from ...core import Kernel, TorchProblem
+from ...core.environment import allowed_environment
+from ...core.language import cache_environment
 from ..compilation.pool import CompilePool
 from ..correctness.alternate_shapes import alternate_sizes
-from ..languages.base import language_module
+from ..languages.described_gpu import USUAL
 from ..languages.helpers import copy_helpers
 from ..reference.arithmetic import defaults_differ
 from ..reference.client import ReferenceClient
-from ..sandbox.containment import Containment, contain, home_in
+from ..sandbox.containment import home_in
 from ..settings import Limits, Precision, Sandbox
-from ..workers.client import ForkServer, Worker
-from ..workers.fork_server import NICE
-from ..workers.memory import DeviceMemory
+from ..workers.client import Worker
 from ..workers.problem_file import problem_options
 from ..workers.removal import remove_tree
-from .references import References
-from .servers import COMPILERS_IMPORT, server_environment, servers_import
-
-COMPILER_NICE = 10
-"""Lower priority of a compiler relative to measurements (`nice`)."""
+from ..workers.server_client import ForkServer, import_path
+from .apart import Apart
+from .fork_servers import COMPILER_NICE, Folders, ForkServers, new_folder
+from .references import ReferenceClients
+from .replay_workers import ReplayWorkerPool
+from .sanitizer import Sanitizer
+from .servers import COMPILERS_IMPORT, server_environment
 
 
 class Processes:
-    """Starts processes when they are needed, in a temporary folder that `close` removes.
-
-    The reference worker is forked from one server in the sandbox; what runs a candidate's code (candidates, their
-    launch plans, compilers) from another, or from the same one where each worker confines itself. Compilers for a GPU
-    have a server of their own. The folder contains problems and inboxes, which a candidate's code may read; its work,
-    where it writes; and the reference worker's files, hidden from it.
-    """
+    """Starts workers when they are needed, in temporary folders that `close` removes with the processes."""
 
     def __init__(
         self,
@@ -51,150 +45,53 @@ class Processes:
     ) -> None:
         """`memory` is a folder for the reference worker's compiled baselines, `precision` that of torch's fp32."""
         self.device = device
-        self.device_memory = DeviceMemory()
-        """That of all workers together."""
-        self.folder = Path(tempfile.mkdtemp(prefix="kernelwright-")).resolve()
-        self._read = (self.folder / "problems", self.folder / "inbox")
-        self._work, self._hidden = self.folder / "work", self.folder / "reference"
-        for folder in (*self._read, self._work, self._hidden):
-            folder.mkdir()
+        self._folders = Folders(memory)
+        self.folder = self._folders.root
+        """The temporary folder of everything."""
         self._limits = limits
-        self._sandbox = sandbox
-        self._memory = memory
-        self._helpers = memory / "helpers" if memory else self._hidden / "helpers"
         self._precision = precision
-        self._languages: dict[str, Language] = {}  # that kernels needed so far, by the module that is imported
-        self._servers: _Servers | None = None
-        self._compiling: ForkServer | None = None
-        self._retired: list[Worker] = []
-        self._spare: tuple[tuple[str, ...], Worker] | None = None  # the languages that it imports, and the worker
         self._closed = False
-        self._references = References(self.new_reference_client, self._problem)
-        self._starting = threading.Lock()
-
-    @cached_property
-    def containment(self) -> Containment:
-        """The containment of untrusted code; raises `DeviceError` when the requested one does not work here."""
-        return contain(self._sandbox, self.device)
+        self.servers = ForkServers(device, self._folders, sandbox, self._end_workers)
+        """The fork servers of the workers."""
+        self._references = ReferenceClients(self.new_reference_client, self._problem)
+        self._tidying = ThreadPoolExecutor(1, "tidying")
+        self.replay_workers = ReplayWorkerPool(
+            self._new_replay_worker, self.servers.languages, device, self._folders.helpers, self.later
+        )
+        """Workers that execute launch plans; they can read neither the problem nor other workers' files."""
+        self.sanitizer = Sanitizer(self.apart, limits)
+        """Runs compute-sanitizer on plans; evaluators that share processes share its results."""
 
     @property
     def sandbox_used(self) -> str:
         """'bwrap', 'landlock' or 'none'."""
-        return self.containment.used.value
+        return self.servers.containment.used.value
 
     @property
     def passes_memory(self) -> bool:
-        """Whether workers pass each other tensors as device memory."""
-        return self.device != "cpu" and self.shares_memory
-
-    @property
-    def shares_memory(self) -> bool:
-        """Whether the reference worker can open a candidate's CUDA memory."""
-        return self.containment.shares_memory
+        """Whether workers pass each other tensors as device memory: the reference worker can open a candidate's."""
+        return self.device != "cpu" and self.servers.containment.shares_memory
 
     @property
     def server(self) -> ForkServer:
-        """The fork server of trusted code; see `_both`."""
-        return self._both.trusted
+        """The fork server of trusted code."""
+        return self.servers.running.trusted
 
     @property
     def server_pids(self) -> tuple[int, ...]:
         """The servers' processes, whose load is the evaluator's own."""
-        return tuple({server.pid for server in self._both})
+        return tuple({server.pid for server in self.servers.running})
 
     def start(self) -> None:
         """Start the servers, unless they run; returns before they are ready."""
-        _ = self._both
+        _ = self.servers.running
 
     def start_compilers(self) -> None:
         """Start the server that compilers are forked from, unless it runs; returns before it is ready."""
-        _ = self._both.untrusted if self.device == "cpu" else self._compilers_alone
-
-    @property
-    def compilers_ready(self) -> bool:
-        """Whether the server that a GPU's compilers are forked from has started."""
-        server = self._compiling
-        return server is not None and server.ready
-
-    def expect_languages(self, languages: Iterable[Language]) -> None:
-        """Note languages that workers will need; servers import them while a new reference opens the device."""
-        self._languages |= {language.modules[0]: language for language in languages}
-
-    def load_languages(self, languages: Iterable[Language], required: Language | None = None) -> None:
-        """Import languages before workers are forked; raises `DeviceError` where the required one cannot be."""
-        self.expect_languages(languages)
-        self._load_into(self._both.untrusted)
-        compiling = self._compiling
-        if compiling is not None and not all(map(compiling.knows, self._languages)):
-            # Meanwhile: importing TileLang takes seconds.
-            threading.Thread(target=self._load_into, args=(compiling,), daemon=True).start()
-        if required is not None:
-            self._both.untrusted.load(required.modules[0])
-
-    def _load_into(self, server: ForkServer) -> None:
-        """Import the languages that were needed so far, as far as they are installed and the server lives."""
-        for module, language in [*self._languages.items()]:
-            with contextlib.suppress(DeviceError, OSError, ValueError):
-                server.load(module, language_module(language) if self.device != "cpu" else None)
-
-    @property
-    def _both(self) -> _Servers:
-        """Return the servers, started when first needed, and again when one of them has ended."""
-        with self._starting:
-            if self._servers is not None and not all(server.alive for server in self._servers):
-                self._close_servers()
-            if self._servers is None:
-                one, imported = self.containment.shares_memory, servers_import()
-                untrusted = self._contained_server(imported, (self._work, *(self._trusted_writes() if one else ())))
-                trusted = untrusted if one else self._contained_server(imported, self._trusted_writes(), (self._work,))
-                self._servers = _Servers(trusted, untrusted)
-            return self._servers
-
-    @property
-    def _compilers_alone(self) -> ForkServer:
-        """Return a GPU's server of compilers, started when first needed, and again when it has ended.
-
-        It cannot see the GPU: what compilers need imported might open it, and no fork of a process that has opened it
-        can use it. They pretend to have one.
-        """
-        with self._starting:
-            if self._compiling is not None and not self._compiling.alive:
-                self._compiling.close()
-                self._compiling = None
-            if self._compiling is None:
-                modules = (*servers_import(), COMPILERS_IMPORT)
-                variables = {"CUDA_VISIBLE_DEVICES": "", NICE: str(COMPILER_NICE)}
-                self._compiling = self._contained_server(modules, (self._work,), variables=variables)
-            return self._compiling
-
-    @property
-    def _environment(self) -> dict[str, str]:
-        # Torch creates this folder when torch._dynamo is imported, by default one that stays behind.
-        return {**server_environment(self.device), "TORCHINDUCTOR_CACHE_DIR": str(self.folder / "inductor")}
-
-    def _contained_server(
-        self,
-        modules: Sequence[str],
-        writes: Sequence[Path],
-        reads: Sequence[Path] = (),
-        variables: Mapping[str, str] | None = None,
-    ) -> ForkServer:
-        """Start a server in the sandbox, whose workers write below `writes` and read the problems and `reads` too."""
-        if self._closed:
-            raise DeviceError("the evaluator is closed")
-        inside = self.containment.command((*self._read, *reads), writes)
-        home = home_in(_new_folder(writes[0], "home")) if inside else {}
-        return ForkServer(modules, {**self._environment, **home, **(variables or {})}, inside, self.device_memory)
-
-    def _trusted_writes(self) -> tuple[Path, ...]:
-        """Return the folders where only the reference worker writes: Landlock blocks the others there."""
-        if self._memory is not None:
-            with contextlib.suppress(OSError):
-                self._memory.mkdir(parents=True, exist_ok=True)
-        return (self._hidden, self._read[1], *([self._memory] if self._memory and self._memory.is_dir() else []))
+        _ = self.servers.compiling
 
     def keep(self, problems: int) -> None:
-        """Keep the reference workers of at least so many problems; the one that was used longest ago ends first."""
+        """Keep the reference workers of at least this many problems; the one that was used longest ago ends first."""
         self._references.most = max(self._references.most, problems)
 
     def reference_client(self, problem: TorchProblem) -> ReferenceClient:
@@ -207,18 +104,34 @@ class Processes:
             **self._problem(problem),
             **self._arithmetic(),
             "tolerances": dict(problem.tolerances),
-            "helpers": str(self._helpers),
+            "helpers": str(self._folders.helpers),
         }
-        folder, writes = _new_folder(self._hidden, "reference"), self._trusted_writes()
-        rules = self.containment.rules([self._read[0], self._work], writes)
-        worker = self.server.fork("reference.worker", folder, **self._device(), rules=rules, **options)
-        # Meanwhile: the server has nothing else to do.
-        threading.Thread(target=self._load_into, args=(self._both.untrusted,), daemon=True).start()
-        return ReferenceClient(problem, worker)
+        folders, servers = self._folders, self.servers
+        folder, writes = new_folder(folders.hidden, "reference"), folders.trusted_writes()
+        rules = servers.containment.rules([folders.problems, folders.work, *servers.shown], writes)
+
+        def start() -> Worker:
+            return self.server.fork("reference.worker", folder, **self._device(), rules=rules, **options)
+
+        worker = start()
+        servers.load_meanwhile(servers.running.untrusted)  # it has nothing else to do
+        return ReferenceClient(problem, worker, start)
+
+    def wait_for_references(self) -> None:
+        """Wait until no reference worker is busy getting ready, which disturbs what is measured."""
+        self._references.wait_ready()
 
     def forget_reference(self) -> None:
         """End the reference workers, which frees their memory."""
         self._references.forget()
+
+    def rest(self) -> None:
+        """Get ready for another command: of the reference workers only that of the last problem stays.
+
+        Not even that if it reads files other than its source, which may change meanwhile.
+        """
+        self._references.most = 1
+        self._references.forget(but_last=True)
 
     def cache(self, kernel: Kernel) -> Path:
         """Return the cache folder for a kernel, whatever its constants.
@@ -226,44 +139,19 @@ class Processes:
         Finalists are not compiled a second time, nor is what was compiled for other sizes of the problem, where the
         code does not depend on them.
         """
-        folder = self._work / f"cache-{kernel.bind(dict.fromkeys(kernel.config, 0)).digest}"
+        folder = self._folders.work / f"cache-{kernel.bind(dict.fromkeys(kernel.config, 0)).digest}"
         folder.mkdir(exist_ok=True)
         return folder
 
-    def candidate(self, problem: TorchProblem, cache: Path | None = None) -> Callable[[], Worker]:
-        """Return a function that starts workers for candidates; they share `cache`, or have one each."""
-        return self.untrusted("candidate.worker", {**self._problem(problem), **self._arithmetic()}, cache)
+    def candidate(
+        self, problem: TorchProblem, cache: Path | None = None, described_gpu: str = USUAL
+    ) -> Callable[[], Worker]:
+        """Return a function that starts workers for candidates; they share `cache`, or have one each.
 
-    def replay_worker(self) -> Worker:
-        """Return a new worker that executes launch plans; it can read neither the problem nor other workers' files."""
-        languages = tuple(self._languages)
-        spare, self._spare = self._spare, None
-        if spare is not None:
-            if spare[0] == languages and spare[1].alive and spare[1].runs:
-                return spare[1]
-            spare[1].discard()
-        return self.untrusted("replay.worker", self._arithmetic(), problems=False)()
-
-    def retire(self, worker: Worker) -> None:
-        """Kill a worker that executed launch plans: what it held on a GPU is freed while other things are done."""
-        worker.kill()
-        self._retired.append(worker)
-
-    def _discard_retired(self, most: int = 0) -> None:
-        """Remove what retired workers left, but of the last ones: they may not have ended."""
-        while len(self._retired) > most:
-            self._retired.pop(0).discard()
-
-    def help_worker(self, worker: Worker) -> None:
-        """Give a worker what was compiled since it started that launches kernels; it has run nothing yet."""
-        if self.device != "cpu":
-            copy_helpers(self._helpers, worker.folder / "cache")
-
-    def expect_replay(self) -> None:
-        """Start the next worker that executes launch plans: on a GPU it takes a second until it can."""
-        self._discard_retired(most=1)
-        if self.device != "cpu" and self._spare is None:
-            self._spare = tuple(self._languages), self.replay_worker()
+        On a CPU launchers whose kernels are interpreted are told of a GPU.
+        """
+        options = {**self._problem(problem), **self._arithmetic(), "described_gpu": described_gpu}
+        return self.untrusted("candidate.worker", options, cache)
 
     def compilers(
         self,
@@ -279,36 +167,69 @@ class Processes:
         options = {**self._problem(problem), "properties": properties, "nice": nice, "strides": strides}
         if sizes is not None:
             options["sizes"] = dict(sizes)
+        server = self.servers.compiling
         if self.device == "cpu":
-            server = self._both.untrusted
             server.load(COMPILERS_IMPORT)
-        else:
-            server = self._compilers_alone
-        self._load_into(server)
+        self.servers.load_into(server)
         return CompilePool(self.untrusted("compilation.worker", options, cache, server), count, self._limits.compile_s)
+
+    @contextlib.contextmanager
+    def apart(self, name: str, tools: Sequence[Path]) -> Iterator[Apart]:
+        """Yield what confines a program that is forked from no server, and may read `tools`; its files are removed."""
+        folder, inbox = self.new_folder(name), new_folder(self._folders.inbox, name)
+        rules = self.servers.containment.rules([inbox, *tools], [folder])
+        visible, copied = self._device()["visible"], folder / "cache"
+        copy_helpers(self._folders.helpers, copied)
+        environment = {
+            **allowed_environment(os.environ),
+            **import_path(),
+            **server_environment(self.device),
+            **home_in(folder),
+            **cache_environment(copied),
+            **({"CUDA_VISIBLE_DEVICES": visible} if visible else {}),
+            "PYTORCH_NO_CUDA_MEMORY_CACHING": "1",
+        }
+        options = {**self._arithmetic(), "device": self._device()["device"], "languages": [*self.servers.languages]}
+        try:
+            yield Apart(
+                folder=folder,
+                inbox=inbox,
+                inside=self.servers.containment.command([*tools, inbox], [folder]),
+                rules=None if rules is None else {**rules, "streams": True},
+                environment=environment,
+                options=options,
+            )
+        finally:
+            remove_tree(folder)
+            remove_tree(inbox)
+
+    def later(self, work: Callable[[], object]) -> None:
+        """Do work in the background, such as removing files: freeing them on a disk takes longer than many a check."""
+        if self._closed:
+            work()
+        else:
+            self._tidying.submit(work)
+
+    def tidy(self) -> None:
+        """Wait for all that `later` was given: what is to be removed may have left no space on the disk."""
+        if not self._closed:
+            self._tidying.submit(lambda: None).result()
 
     def new_folder(self, name: str) -> Path:
         """Return a folder that workers may write to; the caller removes it, or `close` does."""
-        return _new_folder(self._work, name)
+        return new_folder(self._folders.work, name)
 
     def close(self) -> None:
         """End all processes and remove their folders."""
         self._closed = True
-        self._close_servers()
-        if self._compiling is not None:
-            self._compiling.close()
+        self._tidying.shutdown()
+        self.servers.close()
         remove_tree(self.folder)
+        self._folders.own.close()
 
-    def _close_servers(self) -> None:
-        self._discard_retired()
-        if self._spare is not None:
-            self._spare[1].discard()
-            self._spare = None
+    def _end_workers(self) -> None:
+        self.replay_workers.close()
         self.forget_reference()
-        if self._servers is not None:
-            for server in set(self._servers):
-                server.close()
-            self._servers = None
 
     def untrusted(
         self,
@@ -323,24 +244,28 @@ class Processes:
         They are forked from `server`, by default that of candidates, and may read `problems`.
         """
         # The current server: starting another would end the reference worker, which may be in use.
-        forks, containment, limits = server or self._both.untrusted, self.containment, self._limits
+        forks, containment, limits = server or self.servers.running.untrusted, self.servers.containment, self._limits
 
         def start() -> Worker:
             name = role.partition(".")[0]
-            folder, inbox = self.new_folder(name), _new_folder(self._read[1], name)
-            rules = containment.rules(
-                [*([self._read[0]] if problems else []), inbox], [folder, *([cache] if cache else [])]
-            )
+            folder, inbox = self.new_folder(name), new_folder(self._folders.inbox, name)
+            reads = [self._folders.problems, *self.servers.shown] if problems else []
+            rules = containment.rules([*reads, inbox], [folder, *([cache] if cache else [])])
             confined = {"memory_gib": limits.memory_gib, "file_gib": limits.file_gib, "rules": rules}
-            where = {"cache": str(cache) if cache else None, "languages": [*self._languages]}
-            copy_helpers(self._helpers, cache or folder / "cache")
+            where = {"cache": str(cache) if cache else None, "languages": [*self.servers.languages]}
+            copy_helpers(self._folders.helpers, cache or folder / "cache")
             return forks.fork(role, folder, inbox, **{**self._device(), **confined, **where, **options})
 
         return start
 
+    def _new_replay_worker(self) -> Worker:
+        return self.untrusted("replay.worker", self._arithmetic(), problems=False)()
+
     def _problem(self, problem: TorchProblem) -> dict[str, Any]:
+        if problem.package is not None:
+            self.servers.show(problem.package.shown)
         other = alternate_sizes(problem)  # the second workload's files are needed without another start
-        return problem_options(problem, self._read[0], *([other] if other else []))
+        return problem_options(problem, self._folders.problems, *([other] if other else []))
 
     def _arithmetic(self) -> dict[str, Any]:
         return {"precision": self._precision.value, "defaults_differ": defaults_differ(self.device)}
@@ -348,21 +273,6 @@ class Processes:
     def _device(self) -> dict[str, Any]:
         kind, _, number = self.device.partition(":")
         return {"device": kind, "visible": _visible_gpu(int(number or 0)) if kind == "cuda" else None}
-
-
-class _Servers(NamedTuple):
-    trusted: ForkServer
-    untrusted: ForkServer
-
-
-def _new_folder(where: Path, name: str) -> Path:
-    """Create a folder with an unpredictable name, so that nobody can have put something there before."""
-    return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=where))
-
-
-def cores() -> int:
-    """Return the number of processor cores that this process may use."""
-    return len(os.sched_getaffinity(0))
 
 
 def _visible_gpu(number: int) -> str:

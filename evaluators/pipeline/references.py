@@ -10,7 +10,7 @@ from ...core import ProblemError, TorchProblem
 from ..reference.client import ReferenceClient
 
 
-class References:
+class ReferenceClients:
     """At most one for each of the problems used last, `most` of them.
 
     `new` starts one; `place` writes the files that a problem reads at its sizes to where workers find them.
@@ -38,17 +38,28 @@ class References:
             while len(self._clients) >= self.most:
                 given_up.append(self._clients.pop(0))
         client = next((moved for item in given_up if (moved := self._moved(item, problem)) is not None), None)
-        for one in given_up:
-            one.close()
+        for replaced in given_up:
+            replaced.close()
         client = client or self._new(problem)
         with self._lock:
             self._clients.append(client)
         return client
 
-    def forget(self) -> None:
-        """End all workers."""
-        while self._clients:
-            self._clients.pop().close()
+    def wait_ready(self) -> None:
+        """Wait until all workers are ready, or have failed."""
+        with self._lock:
+            clients = list(self._clients)
+        for client in clients:
+            client.wait_ready()
+
+    def forget(self, but_last: bool = False) -> None:
+        """End all workers; or keep the last problem's, unless that reads more than its source, such as a package."""
+        with self._lock:
+            kept = [item for item in self._clients[-1:] if but_last and not _reads_files(item.problem)]
+            ended = self._clients[: len(self._clients) - len(kept)]
+            self._clients = kept
+        for client in ended:
+            client.close()
 
     def _moved(self, client: ReferenceClient, problem: TorchProblem) -> ReferenceClient | None:
         """Return a client for the problem with this one's worker; None where that worker cannot go on with it."""
@@ -58,3 +69,7 @@ class References:
         with contextlib.suppress(ProblemError):  # a new worker finds more free memory, or fails alike
             return client.moved_to(problem)
         return None
+
+
+def _reads_files(problem: TorchProblem) -> bool:
+    return bool(problem.package or problem.files_at(problem.sizes))

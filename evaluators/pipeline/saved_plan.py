@@ -12,11 +12,11 @@ from ...core.errors import DeviceError, ResultsError
 from ...core.launch_plan import LaunchPlan
 from ...core.text import first_line
 from ..candidate.replayer import Replayer
-from ..candidate.verified import Failure, RecordedPlan
+from ..candidate.verified import CandidateError, RecordedPlan
 from ..replay.saved import saved_constants, saved_plan
 from ..settings import Limits, Sandbox
 from ..workers.handover import Handover
-from ..workers.tensor_ipc import Outputs, OutputTensor, UnreadableTensor
+from ..workers.tensor_ipc import Outputs, OutputTensor, UnreadableTensorError
 from .processes import Processes
 
 
@@ -31,14 +31,14 @@ class SavedPlan:
     def __init__(self, folder: Path, device: str, sandbox: Sandbox, limits: Limits) -> None:
         """Raises `ResultsError` for a folder without a plan, or with one that cannot be executed here."""
         self.plan: LaunchPlan = saved_plan(folder)
-        """What it does, as data."""
+        """The launch plan."""
         self._device = device
         self._lock = threading.Lock()
         described, path = saved_constants(folder, self.plan)
         self._processes = Processes(device, limits, sandbox)
         # CUDA shares memory within one PID namespace only, and this process is in none of bubblewrap's.
-        self._share = self._processes.passes_memory and self._processes.containment.used is not Sandbox.BWRAP
-        self._replayer = Replayer(self._processes, limits, self._share)
+        self._share = self._processes.passes_memory and self._processes.servers.containment.used is not Sandbox.BWRAP
+        self._replayer = Replayer(self._processes.replay_workers, limits, self._share)
         self._inputs, self._weights = Handover(device), Handover(device)
         try:
             with _told(folder):
@@ -115,7 +115,7 @@ class SavedPlan:
             try:
                 wanted = torch.empty(item.shape, dtype=dtype, device=self._device)
                 wanted.copy_(reader.next(item.model_dump(), wanted))
-            except (UnreadableTensor, RuntimeError, TypeError, OverflowError) as error:  # a shape may be any
+            except (UnreadableTensorError, RuntimeError, TypeError, OverflowError) as error:  # a shape may be any
                 raise ResultsError(f"the plan cannot be executed: {first_line(error)}") from None
             found.append(wanted)
         return found
@@ -143,7 +143,7 @@ def _told(folder: Path | None) -> Iterator[None]:
     """Raise what ends the process that executes a plan as an error of the plan."""
     try:
         yield
-    except Failure as failure:
+    except CandidateError as failure:
         where = "the plan" if folder is None else f"the plan in {folder}"
         raise ResultsError(f"{where} cannot be executed: {failure.message}") from None
 

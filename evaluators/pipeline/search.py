@@ -9,12 +9,12 @@ from collections.abc import Generator, Iterable, Sequence
 from ...core import Config, Evaluation, Kernel, TorchProblem
 from ..compilation.ahead import compiled_ahead
 from ..settings import SearchSettings
-from .bench import Bench
+from .candidate_runner import CandidateRunner
 from .verdicts import compile_failure, duplicate_evaluation
 
 
 def searched(
-    bench: Bench,
+    runner: CandidateRunner,
     search: SearchSettings,
     problem: TorchProblem,
     first: Kernel,
@@ -25,19 +25,19 @@ def searched(
 
     All kernels are measured in one process, with the cache of the `first`.
     """
-    reference_client = bench.reference_for(problem, first)
-    cache = bench.processes.cache(first)
-    client = bench.new_client(problem, first, cache)
-    known = {e.code_digest: e for e in earlier if e.code_digest is not None and e.duplicate_of is None}
+    reference_client = runner.reference_for(problem, first)
+    cache = runner.processes.cache(first)
+    client = runner.new_client(problem, first, cache)
+    known = {e.code_digest: e for e in earlier if e.code_digest is not None and e.duplicate_of is None and e.measured}
     best_ms = min((e.latency_ms for e in earlier if e.latency_ms is not None), default=math.inf)
     with contextlib.closing(client):
         client.start()
-        with bench.processes.compilers(problem, cache, search.compilers) as pool:
+        with runner.processes.compilers(problem, cache, search.compilers) as pool:
             ahead = compiled_ahead(
                 pairs,
                 submit=lambda pair: pool.submit(pair[0].bind(pair[1]).source),
                 window=search.window,
-                together=bench.device == "cpu",
+                together=runner.device == "cpu",
             )
             for (kernel, config), compiled in ahead:
                 client.kernel = kernel
@@ -47,14 +47,14 @@ def searched(
                 if compiled.is_verdict:
                     yield compile_failure(reference_client, kernel, config, compiled)
                     continue
-                reference_client = bench.reference_for(problem, kernel)
+                reference_client = runner.reference_for(problem, kernel)
                 client.open()  # after a rejected kernel it is a new one
                 client.load_ahead(config)
-                with bench.shared(reference_client):
-                    evaluation = bench.evaluate(
+                with runner.shared(reference_client):
+                    evaluation = runner.evaluate(
                         reference_client, client, config, compiled, search.prune_factor * best_ms
                     )
                 best_ms = min(best_ms, evaluation.latency_ms or math.inf)
-                if compiled.digest is not None:
+                if compiled.digest is not None and evaluation.measured:
                     known[compiled.digest] = evaluation
                 yield evaluation

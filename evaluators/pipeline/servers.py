@@ -1,4 +1,4 @@
-"""What the fork servers behind an evaluator have imported, and their variables."""
+"""Modules that an evaluator's fork servers import, and their environment variables."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...core import Config, Evaluation, Kernel, Rejection, Status, Target
 from ..candidate.client import CandidateClient
-from ..candidate.verified import Failure
+from ..candidate.verified import CandidateError
 from ..compilation.pool import VERDICTS, CompileResult
 from ..languages.base import support_of
 from ..reference.client import ReferenceClient
@@ -17,17 +17,18 @@ def common_fields(reference_client: ReferenceClient, kernel: Kernel, config: Con
     """Return the fields of every evaluation: kernel, config, device."""
     interpreted = kernel.target is Target.CUDA and "cuda" not in reference_client.environment
     remarks = support_of(kernel.language).interpreter_remarks if interpreted else {}
+    told = {name: text.format(gpu=reference_client.described_gpu) for name, text in remarks.items()}
     return {
         "status": Status.OK,
         "kernel_digest": kernel.digest,
         "config": dict(config),
-        "environment": {**reference_client.environment, **remarks},
+        "environment": {**reference_client.environment, **told},
         **reference_client.arithmetic,
     }
 
 
 def failed_evaluation(
-    reference_client: ReferenceClient, client: CandidateClient, config: Config, failure: Failure
+    reference_client: ReferenceClient, client: CandidateClient, config: Config, failure: CandidateError
 ) -> Evaluation:
     """Return the evaluation of a config that failed."""
     found = common_fields(reference_client, client.kernel, config) | {"status": failure.status}

@@ -9,7 +9,7 @@ from typing import Any
 from ...core import Config, Correctness, KernelProfile, Replay, SecondWorkload, Status, Target
 from ...core.text import first_line
 from ..candidate.replayer import Replayer
-from ..candidate.verified import CheckPlan, Failure, RecordedPlan, VerifiedConfig, rejected
+from ..candidate.verified import CandidateError, CheckPlan, RecordedPlan, VerifiedConfig, rejected
 from ..compilation.pool import VERDICTS, CompileResult
 from ..correctness.alternate_shapes import alternate_sizes
 from ..correctness.distributions import OTHER_STRIDES, SPECIAL
@@ -18,22 +18,22 @@ from ..guards.torch_share import Operator, torch_violation
 from ..languages.base import support_of
 from ..timing.hidden_work import IdleDevice
 from ..workers.channel import Message
+from .evaluation_context import EvaluationContext
 from .launch_plans import LaunchPlans
-from .pair import Pair
 
 RECHECKED_CHUNKS = 6
 RECHECK_ONE_IN = 4
-"""After this share of the chunks of timed calls, chosen at random, the last output is checked, beside the first and
-the very last. A kernel that sometimes skips work, or starts to, would pass a single check."""
+"""After this share of the chunks of timed calls, chosen at random, the last output is checked, in addition to the
+first and the very last. A kernel that sometimes skips work, or starts to, would pass a single check."""
 _REMARKS = {
     "special_values": (SPECIAL, "with NaN and infinity among the inputs: "),
-    "other_strides": (OTHER_STRIDES, "reads the input as if it were contiguous: "),
+    "other_strides": (OTHER_STRIDES, "with inputs that are not contiguous: "),
 }
 """Remarks by the field of `Correctness`; the one that may raise an exception comes last."""
 
 
-class Verification(Pair):
-    """The steps that verify one candidate. Each may raise `Failure`; a search has `quick` ones."""
+class Verification(EvaluationContext):
+    """The steps that verify one candidate. Each may raise `CandidateError`; a search has `quick` ones."""
 
     def __init__(self, *pair: Any, replayer: Replayer) -> None:
         """`replayer` executes launch plans; `close` ends it."""
@@ -96,24 +96,30 @@ class Verification(Pair):
             reference = [Operator.model_validate(item) for item in self.reference_client.counted["details"]]
             allow = self.settings.allow_torch
             broken = torch_violation(found.operators, reference, allow)
-            broken = broken or proof_violation(None, found.launches, allow)
+            if self.reference_client.has_outputs:
+                self.require_launches(found.launches)
+                broken = broken or proof_violation(None, found.launches, allow)
             if found.own_ms is not None and self.client.kernel.target is Target.CPU:
                 broken = broken or python_violation(found.call_ms, found.own_ms, allow)
             if broken is not None:
                 raise rejected(broken)
 
-    def replay(self, checked: VerifiedConfig, plan: CheckPlan) -> RecordedPlan | None:
+    def replay(self, checked: VerifiedConfig, plan: CheckPlan) -> Sequence[RecordedPlan]:
         """Make the launch plan, and have it replayed; `checked.replay` says whether it can be.
 
-        Where it cannot, the candidate's own calls are compared instead. Returns the plan where there is one. Raises
-        `Failure` for a plan that breaks a rule, and for a kernel that is not correct.
+        Where it cannot, the candidate's own calls are compared instead. Returns the plan where there is one, or those
+        of several sets of integers. Raises `CandidateError` for a plan that breaks a rule, and for a kernel that is not
+        correct.
         """
         if not self.records:
             reason = self._not_recorded
             checked.replay = Replay(replayed=False, reason=reason)
-            return None
-        if (recorded := self._plans.record(checked)) is not None:
+            return ()
+        if recorded := self._plans.record(checked):
             self._plans.load(checked, recorded, plan)
+            if len(recorded) == 1 and not checked.replayed and (again := self._plans.record_again(checked)):
+                recorded = again
+                self._plans.load(checked, recorded, plan)
         if not checked.replayed:
             with self.stage("check"):
                 self.client.check_further(self.reference_client, checked, plan)
@@ -154,7 +160,7 @@ class Verification(Pair):
             if next(chunks) < RECHECKED_CHUNKS or self.draw() % RECHECK_ONE_IN == 0:
                 try:
                     self.recheck(checked)
-                except Failure as failure:
+                except CandidateError as failure:
                     failure.config = checked.config
                     raise
             return message
@@ -175,7 +181,7 @@ class Verification(Pair):
         """Profile one call and check that the candidate's own kernel ran; None in a search."""
         if self.quick:
             return None
-        with self.access.alone(), self.stage("profile"):
+        with self.access.upgraded(), self.stage("profile"):
             source = self.client.kernel.bind(checked.config).source
             found = self.client.profile(checked, sorted(own_names(source))).profile
             if not self.on_cpu:
@@ -197,7 +203,9 @@ class Verification(Pair):
         with self.stage("second workload"):
             try:
                 self.client.check_at(self.reference_client, checked.config, sizes, checked.correctness.seeds[0])
-            except Failure as failure:
+            except CandidateError as failure:
+                if failure.status is Status.NOT_MEASURED:
+                    raise
                 return SecondWorkload(sizes=sizes, status=failure.status, message=first_line(failure.message))
             return SecondWorkload(sizes=sizes, status=Status.OK)
 
@@ -211,7 +219,7 @@ class Verification(Pair):
         found: dict[str, str] = {}
         with self.stage("remarks"):
             for field, (distribution, prefix) in _REMARKS.items():
-                self.access.give_way()
+                self.access.yield_to_waiter()
                 if distribution in self.reference_client.remarks:
                     difference = self.client.difference(self.reference_client, checked, distribution)
                     found[field] = difference and prefix + first_line(difference)

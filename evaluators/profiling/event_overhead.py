@@ -21,8 +21,8 @@ def event_overhead_ms(clock: Clock, samples: int = 200) -> float:
     """
     import torch
 
-    one = torch.zeros(1, device=clock.device)
-    tiny = always(lambda: one.add_(1.0))
+    element = torch.zeros(1, device=clock.device)
+    tiny = always(lambda: element.add_(1.0))
     seen = statistics.median(clock.sample(tiny, samples).times_ms)
     ran = statistics.median(kernel_times_ms(lambda: clock.sample(tiny, samples), clock))
     return max(0.0, seen - ran)

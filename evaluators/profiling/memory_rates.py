@@ -9,7 +9,7 @@ from typing import Any
 from ..timing.clock import Clock, always
 
 _L2_SHARE = 0.25
-"""Of the L2 cache that is read again and again: more of it competes with what the GPU keeps there itself."""
+"""Share of the L2 cache that is read repeatedly: more of it competes with what the GPU keeps there itself."""
 _AGAIN = 64
 """How often: the first reading, from device memory, must not count."""
 _LAUNCHES = 64
@@ -46,13 +46,13 @@ def _launch_us(clock: Clock) -> float:
     """Compare a call of many of the smallest kernels with a call of one."""
     import torch
 
-    one = torch.zeros(1, device=clock.device)
+    element = torch.zeros(1, device=clock.device)
 
     def many() -> None:
         for _ in range(_LAUNCHES):
-            one.add_(1.0)
+            element.add_(1.0)
 
-    more = _least_ms(clock, many) - _least_ms(clock, lambda: one.add_(1.0))
+    more = _least_ms(clock, many) - _least_ms(clock, lambda: element.add_(1.0))
     return max(more, 1e-6) * 1e3 / (_LAUNCHES - 1)
 
 

@@ -13,19 +13,19 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...core import Kernel, TorchProblem
 from ...core.environment import allowed_environment
+from ...core.file_locks import temporary_folder
 from ...core.language import cache_environment
 from ..sandbox.containment import contain, home_in
 from ..sandbox.untrusted_files import read_untrusted_file
 from ..settings import Sandbox
-from ..workers.client import import_path
 from ..workers.problem_file import problem_options
+from ..workers.server_client import import_path
 
 _TIME = "gpu__time_duration.sum"
 _BYTES = "dram__bytes.sum"
@@ -83,13 +83,14 @@ def count(
     containment = contain(sandbox, device)
     if containment.used is Sandbox.LANDLOCK:
         return Counted(remark="no counters: ncu needs bubblewrap, or `sandbox` none")
-    with tempfile.TemporaryDirectory(prefix="kernelwright-ncu-") as name:
+    with temporary_folder("kernelwright-ncu-") as name:
         folder = Path(name).resolve()
         source, log, request = folder / "kernel.py", folder / "ncu.csv", folder / "request.json"
         source.write_text(kernel.source)
         options = problem_options(problem, folder)
+        shown = problem.package.shown if problem.package is not None else ()
         request.write_text(json.dumps({**options, "kernel": str(source), "device": device, "seed": 0}))
-        inside = containment.command([Path(tool).parent, *_INSTALLED], [folder])
+        inside = containment.command([Path(tool).parent, *_INSTALLED, *shown], [folder])
         command = [
             *inside,
             *ncu_command(tool, log),
@@ -99,7 +100,12 @@ def count(
             f"{__package__}.ncu_target",
             str(request),
         ]
-        environment = {**allowed_environment(os.environ), **import_path(), **cache_environment(folder), "TMPDIR": name}
+        environment = {
+            **allowed_environment(os.environ),
+            **import_path(),
+            **cache_environment(folder),
+            "TMPDIR": str(folder),
+        }
         environment |= home_in(folder) if inside else {}
         try:
             done = subprocess.run(

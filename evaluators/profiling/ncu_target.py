@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ..workers.modules import ProblemModule, load, load_weights
+from ..workers.modules import ProblemModule, load_weights
+from ..workers.user_modules import CandidateModules
 
 WARM_UPS = 2
 
@@ -24,9 +25,11 @@ def main(request: dict[str, Any]) -> None:
     on_gpu = device.startswith("cuda")
     if on_gpu:
         torch.cuda.set_device(torch.device(device if ":" in device else f"{device}:0"))
+    modules = CandidateModules(request["package"])
     problem = ProblemModule(Path(request["problem"]), request["sizes"], device)
     torch.manual_seed(request["seed"])
-    model = load("kernelwright_candidate", Path(request["kernel"])).ModelNew(*problem.init_inputs()).to(device)
+    module = modules.load("kernelwright_candidate", Path(request["kernel"]))
+    model = module.ModelNew(*problem.init_inputs()).to(device)
     inputs = problem.inputs(request["seed"])
     load_weights(model)
     with torch.no_grad():

@@ -45,7 +45,7 @@ class Occupancy:
     blocks: int
     """Blocks; 0 when not even one fits."""
     share: float
-    """Its warps over a multiprocessor's maximum."""
+    """Warps per multiprocessor over the maximum."""
     limited_by: str
     """'threads', 'registers', 'shared memory' or 'blocks': the resource to reduce for a higher occupancy."""
 

@@ -14,7 +14,7 @@ from ..languages.base import imported_supports
 from ..workers.channel import Message
 from ..workers.modules import outputs_of
 from .operator_kinds import FREE, GATHERS, LAYOUT, LEAVING, LEAVING_KIND, classify
-from .products import Widened, larger, product_flops, product_of, tensors_in
+from .products import Widened, larger, product_flops, product_of, tensors_in, visible_share
 
 
 def count(model: Any, inputs: Sequence[Any]) -> Message:
@@ -97,10 +97,10 @@ def _observing(seen: list[Message], interpreted: threading.local, widened: Widen
                 with self:
                     return func.decompose(*args, **kwargs)
             result = func(*args, **kwargs)
-            one = _describe(func, args, kwargs, result, widened)
+            operator = _describe(func, args, kwargs, result, widened)
             widened.note(func, args, result)
-            if one is not None and ours(one["kind"]):
-                seen.append(one)
+            if operator is not None and ours(operator["kind"]):
+                seen.append(operator)
             return result
 
     class Leaving(TorchFunctionMode):  # type: ignore[misc]
@@ -145,6 +145,7 @@ def _describe(func: Any, args: Sequence[Any], kwargs: Message, result: Any, wide
     if formula:
         with contextlib.suppress(TypeError):  # torch has one for operators that take other arguments, too
             matrix_flops = float(formula(*args, **kwargs, out_val=result))
+    matrix_flops *= visible_share(func, args, kwargs)
     elements = float(max((math.prod(tensor.shape) for tensor in [*read, *written]), default=0))
     return {
         "name": name,

@@ -54,8 +54,8 @@ def measure(device: str) -> Message:
         on_gpu["tf32_gflop_s"] = 2 * n**3 / tf32_ms / 1e6
         matrix_ms = min(matrix_ms, 3 * tf32_ms)
         for name, dtype in _NARROW.items():
-            one, other = (operand.to(getattr(torch, dtype)) for operand in (left, right))
-            on_gpu[name] = 2 * n**3 / fastest(partial(torch.mm, one, other)) / 1e6
+            left_operand, right_operand = (operand.to(getattr(torch, dtype)) for operand in (left, right))
+            on_gpu[name] = 2 * n**3 / fastest(partial(torch.mm, left_operand, right_operand)) / 1e6
         if torch.cuda.get_device_capability(device) >= _FLOAT8:
             # A library without such a product is no reason to fail: the ceiling stays unknown.
             with contextlib.suppress(RuntimeError, AttributeError, TypeError, ValueError):
@@ -75,8 +75,14 @@ def _float8_product(left: Any, right: Any) -> Call:
     """Return a call that multiplies in fp8 at the highest rate; torch wants the right operand by columns."""
     import torch
 
-    one, other = left.to(torch.float8_e4m3fn), right.to(torch.float8_e4m3fn).t()
+    left_operand, right_operand = left.to(torch.float8_e4m3fn), right.to(torch.float8_e4m3fn).t()
     scale = torch.ones((), device=left.device)
     return partial(
-        torch._scaled_mm, one, other, scale_a=scale, scale_b=scale, out_dtype=torch.bfloat16, use_fast_accum=True
+        torch._scaled_mm,
+        left_operand,
+        right_operand,
+        scale_a=scale,
+        scale_b=scale,
+        out_dtype=torch.bfloat16,
+        use_fast_accum=True,
     )

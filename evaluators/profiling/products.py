@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..workers.channel import Message
@@ -63,7 +63,7 @@ def product_of(operator: str, args: Sequence[Any], result: Any, widened: Widened
         return None
     if extents is None:
         return None
-    dtype = max((widened.dtype(item) for item in (left, right)), key=lambda one: one.itemsize)
+    dtype = max((widened.dtype(item) for item in (left, right)), key=lambda kind: kind.itemsize)
     return {**extents, "element_bytes": dtype.itemsize, "dtype": str(dtype).removeprefix("torch.")}
 
 
@@ -95,13 +95,32 @@ def product_flops(operator: str, args: Sequence[Any]) -> float:
     return 2.0 * multiply_adds
 
 
-def larger(one: Message | None, other: Message | None) -> Message | None:
+def visible_share(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> float:
+    """Return which share of an attention's products no mask hides: a floor counts no others. 1 for other operators.
+
+    Torch's formulas count all. A causal query sees the keys up to its own number; a mask is a tensor of flags, or of
+    numbers of which minus infinity hides.
+    """
+    if "scaled_dot_product" not in func.overloadpacket.__name__:
+        return 1.0
+    given = dict(zip((item.name for item in func._schema.arguments), args, strict=False)) | dict(kwargs)
+    queries, keys = given["query"].shape[-2], given["key"].shape[-2]
+    mask = given["attn_mask"] if given.get("attn_mask") is not None else given.get("attn_bias")
+    if mask is not None and mask.numel():
+        seen = mask if not mask.is_floating_point() else mask > float("-inf")
+        return float(seen.double().mean())
+    if given.get("is_causal") and queries * keys:
+        return float(sum(min(query + 1, keys) for query in range(queries)) / (queries * keys))
+    return 1.0
+
+
+def larger(first: Message | None, second: Message | None) -> Message | None:
     """Return the product with more work."""
 
     def work(product: Message | None) -> int:
         return math.prod(product[name] for name in ("batch", "m", "n", "k")) if product else 0
 
-    return other if work(other) > work(one) else one
+    return second if work(second) > work(first) else first
 
 
 def _storage(tensor: Any) -> int:

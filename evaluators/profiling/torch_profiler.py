@@ -19,8 +19,10 @@ from .occupancy import occupancy
 
 ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 """Categories of the trace's events that take time on a GPU."""
+WINDOWS = 4
+"""Maximum number of profiler sessions on a GPU: CUPTI sometimes loses the events of one on a busy machine."""
 CALLS, CALLS_MS = 5, 50.0
-"""On a CPU at most so many calls are profiled, while they take no more milliseconds: the fastest one is told."""
+"""Limits of profiled calls on a CPU, in number and in milliseconds; the fastest call is reported."""
 OWN_CODE = "own code"
 """On a CPU: the time outside torch's operators."""
 
@@ -48,11 +50,13 @@ def _profile_gpu(
     import torch
 
     trace: Message = {}
-    for _ in range(2):
+    for number in range(WINDOWS):
         if before is not None:
             before()
         torch.cuda.synchronize(device)
         trace = traced(call, device)
+        if number and _on_device(trace):
+            break
     major, minor = torch.cuda.get_device_capability(device)
     compiled = compiled_kernels()
     names = {kernel.name for kernel in compiled}
@@ -79,7 +83,7 @@ def read_trace(
     trace: Message, compiled: Sequence[CompiledKernel], own: Callable[[str], bool], capability: int
 ) -> Message:
     """Return the fields of `core.KernelProfile` from the Chrome trace of one call."""
-    events = [event for event in trace.get("traceEvents", []) if event.get("cat") in ON_DEVICE and "dur" in event]
+    events = _on_device(trace)
     launched: dict[tuple[Any, ...], list[Any]] = {}
     for event in events:
         given = event.get("args", {})
@@ -87,6 +91,10 @@ def read_trace(
         launched.setdefault((event["name"], _product(given.get("grid")), *launch), []).append(event)
     kernels = [_kernel(key, group, compiled, own, capability) for key, group in launched.items()]
     return {"kernels": sorted(kernels, key=lambda kernel: -kernel["time_ms"])}
+
+
+def _on_device(trace: Message) -> list[Message]:
+    return [event for event in trace.get("traceEvents", []) if event.get("cat") in ON_DEVICE and "dur" in event]
 
 
 def _kernel(
@@ -133,7 +141,7 @@ def _profile_cpu(call: Callable[[], object], before: Callable[[], object] | None
     profiled: list[tuple[float, Message]] = []
     while len(profiled) < CALLS and sum(total_ms for total_ms, _ in profiled) < CALLS_MS:
         profiled.append(_profiled_on_cpu(call, before))
-    return min(profiled, key=lambda one: one[0])[1]
+    return min(profiled, key=lambda item: item[0])[1]
 
 
 def _profiled_on_cpu(call: Callable[[], object], before: Callable[[], object] | None) -> tuple[float, Message]:
@@ -164,4 +172,4 @@ def compiled_kernels() -> list[CompiledKernel]:
 def find_kernel(kernels: Iterable[CompiledKernel], name: str, registers: int | None) -> CompiledKernel | None:
     """The compiled kernel of a name; of several, as TileLang's 'main_kernel', the one that spills most."""
     same = [kernel for kernel in kernels if kernel.name == name and registers in (None, kernel.registers)]
-    return max(same, key=lambda one: one.spills, default=None)
+    return max(same, key=lambda kernel: kernel.spills, default=None)

@@ -107,7 +107,7 @@ class InputRequests:
         reference.prepare(0)
         before = reference.inputs
         reference.prepare(0, OTHER_NUMBERS)
-        if all(_equal(one, other) for one, other in zip(before, reference.inputs, strict=True)):
+        if all(_equal(value, present) for value, present in zip(before, reference.inputs, strict=True)):
             return False
         outputs = outputs_where_accepted(reference.model, reference.inputs)
         return outputs is not None and (not any(map(is_floating, outputs)) or self._copes(OTHER_NUMBERS))
@@ -142,10 +142,10 @@ class InputRequests:
         return first is not None and again is not None and same_special_values(first, again)
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _equal(first: Any, second: Any) -> bool:
     import torch
 
-    return not isinstance(one, torch.Tensor) or is_floating(one) or torch.equal(one, other)
+    return not isinstance(first, torch.Tensor) or is_floating(first) or torch.equal(first, second)
 
 
 def _strides(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Which fp32 operations PyTorch may compute in TF32, for the reference and for what is timed beside it.
+"""Which fp32 operations PyTorch may compute in TF32, for the reference and for the kernels that are timed with it.
 
 The switches are set around each group of calls and cost nothing: cuDNN keeps its plans per switch. `torch.compile`
 guards on the switch of products only, and reads that of convolutions both when it compiles and when it runs: a

@@ -22,7 +22,7 @@ from ...core.text import digest_of
 from ..timing.clock import Clock, bind_call
 from ..workers.channel import Message
 from .arithmetic import Arithmetic
-from .inductor_compiler import NotNow, without_benchmarks
+from .inductor_compiler import BenchmarkRefusedError, without_benchmarks
 
 EAGER_DEFAULT = "default"
 """Eager, with PyTorch's own defaults: needs no compilation."""
@@ -35,7 +35,7 @@ kernels; `Settings.graph` captures all sides equally.
 """
 
 MEASURED = ("max-autotune",)
-"""Those for which Inductor chooses kernels by their times while it compiles."""
+"""Baselines for which Inductor chooses kernels by measured times while it compiles."""
 
 NextInputs = Callable[[], tuple[int, Sequence[Any]]]
 """Writes fresh contents into a set of input buffers; returns the set's number, and the buffers."""
@@ -71,7 +71,7 @@ class Baselines:
 
         def only_compile(graph: Any, given: Sequence[Any]) -> Any:
             done.append(inductor(graph, given))
-            raise NotNow("it is compiled, and not to run yet")
+            raise BenchmarkRefusedError("it is compiled, and not to run yet")
 
         with contextlib.suppress(Exception), self._arithmetic.switched(self._arithmetic.default), without_benchmarks():
             torch.compile(model, backend=only_compile, dynamic=False)(*inputs)
@@ -125,7 +125,7 @@ class CachedBaseline(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     ratio: float = Field(gt=0)
-    """Its time over eager's."""
+    """Time over that of eager PyTorch."""
     low: float = Field(gt=0)
     high: float = Field(gt=0)
     """Bounds of the ratio from both 95 % intervals."""

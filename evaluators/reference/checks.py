@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ...core import Status
-from ..correctness.compare import compare, failed
+from ..correctness.compare import compare, dtype_name, failed
 from ..correctness.digest import HeldOutput
 from ..correctness.trivial_outputs import TrivialOutput
 from ..workers.channel import Message
 from ..workers.modules import form_of, outputs_of
-from ..workers.tensor_ipc import OpenMemory, Outputs, StateBuffer, UnreadableTensor
+from ..workers.tensor_ipc import Outputs, StateBuffer, UnreadableTensorError
+from ..workers.user_call import result_parts
 from .comparison import Comparison
 from .drawn_reference import DrawnReference
 
@@ -20,13 +23,12 @@ from .drawn_reference import DrawnReference
 class CheckRequests:
     """A candidate's weights, and the comparison of what it returns; each method serves the request of its name."""
 
-    REQUESTS = ("state", "check", "same", "check_timed")
+    REQUESTS = ("state", "check", "same", "check_timed", "learn_start")
 
     def __init__(self, reference: DrawnReference, comparison: Comparison) -> None:
         self._reference = reference
         self._comparison = comparison
         self._held: list[Any] = []
-        self._opened = OpenMemory()
         self._state: StateBuffer | None = None
 
     def state(self, seed: int, path: str, share: bool, distribution: str | None = None) -> Message:
@@ -60,29 +62,35 @@ class CheckRequests:
         hold: bool = False,
         form: str | None = None,
         keep_open: bool = False,
+        parts: Sequence[str] | None = None,
     ) -> Message:
         """Compare the candidate's outputs for these inputs (`DrawnReference.inputs_of`) with the reference, whose
-        result must have the same `form`.
+        result must have the same `form`. What a user's reference returns beside tensors must be among the same `parts`.
 
         With `keep_open`, shared memory that the outputs are in stays open for the next time. Behind its outputs are the
         inputs with the numbers in `written`, which the reference writes to. `precise` also returns the errors against
         fp64, and the trivial outputs that would have passed; `hold` remembers the candidate's for `same`.
         """
         reference = self._reference
+        reference.make_room()
         reference.prepare(seed, distribution, variant)
         fp32 = self._comparison.in_fp32(reference.inputs, distribution, precise)
         wanted = reference.model(*reference.inputs)
         if form is not None and form != form_of(wanted):
             return failed(Status.WRONG_SHAPE, f"returns a {form}, the reference a {form_of(wanted)}")
+        if parts is not None and (different := _different_parts(result_parts(), parts)):
+            return failed(Status.WRONG_VALUE, different)
         expected = outputs_of(wanted)
         inputs = [reference.inputs[number] for number in written]
         self._comparison.exactness.learn(fp32, expected, distribution)
-        allowed = self._comparison.allowed(distribution)
+        same, self._comparison.start.used = _same_memory(expected, inputs), None
+        allowed = replace(self._comparison.allowed(distribution), same=same)
         verdict = compare([*expected, *inputs], outputs, self._outputs(path, keep_open), allowed, written)
-        if verdict["status"] == Status.WRONG_VALUE and distribution is None:
-            reference.prepare(seed, variant=variant)  # the reference may have changed them
-            if self._comparison.learn_rounding(fp32 or expected):
-                allowed = self._comparison.allowed()
+        if verdict["status"] == Status.WRONG_VALUE:
+            reference.prepare(seed, distribution, variant)  # the reference may have changed them
+            learned = distribution is None and self._comparison.learn_rounding(fp32 or expected)
+            if learned or reference.changes_inputs:
+                allowed = replace(self._comparison.allowed(distribution), same=same)
                 verdict = compare([*expected, *inputs], outputs, self._outputs(path, keep_open), allowed, written)
         actual = verdict.pop("actual", [])[: len(expected)]
         if hold:
@@ -95,6 +103,7 @@ class CheckRequests:
             verdict["message"] = f"returned {trivial}: {verdict['message']}"
         if verdict["status"] == Status.OK:
             reference.prepare(seed, distribution, variant)  # the reference may have changed them
+            verdict["beside_start"] = self._comparison.start.said
             verdict |= self._comparison.further_verdict(
                 reference.inputs, expected, actual, fp32, allowed, distribution, precise
             )
@@ -107,7 +116,7 @@ class CheckRequests:
         reader, returned = self._outputs(path, keep_open), outputs[: len(self._held)]
         try:
             again = [reader.next(got, held.like) for got, held in zip(returned, self._held, strict=True)]
-        except (UnreadableTensor, ValueError):
+        except (UnreadableTensorError, ValueError):
             return {"same": False}
         return {"same": all(held == HeldOutput.of(tensor) for tensor, held in zip(again, self._held, strict=True))}
 
@@ -127,13 +136,13 @@ class CheckRequests:
         reference.prepare_model(weights)
         reference.release_timed()
         reader, verdict = self._outputs(path, keep_open), {}
-        for one, described in zip(drawn, outputs, strict=True):
-            inputs, distribution = reference.inputs_of(*one), one[1]
+        for output, described in zip(drawn, outputs, strict=True):
+            inputs, distribution = reference.inputs_of(*output), output[1]
             fp32 = self._comparison.in_fp32(inputs, distribution)
             expected = reference.outputs(inputs)
             self._comparison.exactness.learn(fp32, expected, distribution)
             if reference.changes_inputs:
-                inputs = reference.inputs_of(*one)
+                inputs = reference.inputs_of(*output)
             allowed = self._comparison.allowed(distribution, inputs)
             verdict = {**compare(expected, described, reader, allowed), "distribution": distribution}
             actual = verdict.pop("actual", [])
@@ -143,5 +152,43 @@ class CheckRequests:
                 break
         return verdict
 
+    def learn_start(self, seed: int, path: str, outputs: list[Message], distribution: str | None = None) -> Message:
+        """Measure the errors of what a user's function as it stands returned for these inputs, where it has the
+        reference's form."""
+        reference = self._reference
+        reference.prepare(seed, distribution)
+        expected = reference.outputs(reference.inputs)
+        reader, actual = self._outputs(path, False), []
+        for wanted, got in zip(expected, outputs, strict=False):
+            if (list(wanted.shape), dtype_name(wanted)) != (got["shape"], got["dtype"]) or not got["stored"]:
+                return {}
+            actual.append(reader.next(got, wanted))
+        if len(actual) == len(expected):
+            reference.prepare(seed, distribution)  # the reference may have changed them
+            self._comparison.learn_start(distribution, reference.inputs, expected, actual)
+        reference.release()
+        return {}
+
     def _outputs(self, path: str, keep_open: bool) -> Outputs:
-        return Outputs(Path(path), self._opened if keep_open else None)
+        return Outputs(Path(path), self._reference.opened if keep_open else None)
+
+
+def _same_memory(outputs: Sequence[Any], inputs: Sequence[Any]) -> dict[int, int]:
+    """Return which of the inputs behind the outputs, by place, are outputs themselves."""
+    return {
+        len(outputs) + place: number
+        for place, value in enumerate(inputs)
+        for number, output in enumerate(outputs)
+        if (output.data_ptr(), output.shape, output.dtype) == (value.data_ptr(), value.shape, value.dtype)
+    }
+
+
+def _different_parts(wanted: Sequence[str], parts: Sequence[str]) -> str:
+    """Return how a result differs from the reference's in what is no tensor; empty where it does not, or where the
+    reference returns tensors alone."""
+    if not wanted or list(wanted) == list(parts):
+        return ""
+    if len(wanted) != len(parts):
+        return f"returned {', '.join(parts) or 'tensors alone'}; the reference {', '.join(wanted)}"
+    number = next(place for place, pair in enumerate(zip(wanted, parts, strict=True)) if pair[0] != pair[1])
+    return f"returned {parts[number]} in place {number} of its result, the reference {wanted[number]}"

@@ -15,13 +15,13 @@ from ..profiling.gpu_properties import describe_gpu
 from ..workers.channel import Message
 from ..workers.memory import size_of
 from ..workers.modules import weights_of
-from .drawn_reference import DrawnReference
+from .drawn_reference import UNKNOWN, DrawnReference
 
 
 class DescribeRequests:
-    """What the reference does, and on what; each method serves the request of its name."""
+    """Describes the reference and its inputs; each method serves the request of its name."""
 
-    REQUESTS = ("open", "count", "ceilings", "properties", "release")
+    REQUESTS = ("open", "count", "ceilings", "properties", "release", "finds_room", "save_memory")
 
     def __init__(self, reference: DrawnReference) -> None:
         self._reference = reference
@@ -38,7 +38,9 @@ class DescribeRequests:
         reference.written_weights = frozenset(found["weights"])
         del effects  # it keeps the inputs
         found["input_bytes"] = size_of(reference.inputs)
+        found["output_bytes"] = size_of(outputs)
         found["tensor_bytes"] = size_of([*reference.inputs, *weights_of(reference.model).values(), *outputs])
+        reference.tensor_bytes = found["tensor_bytes"]
         reference.changes_inputs = bool(found["changed"])
         same = reference.arithmetic.main == reference.arithmetic.default or self._defaults_make_no_difference(outputs)
         reference.prepare(0)
@@ -83,7 +85,17 @@ class DescribeRequests:
 
     def release(self) -> Message:
         """Free what can be drawn again, where it is large: the candidate may need the memory next."""
+        self._reference.close_opened()
         self._reference.release()
+        return {}
+
+    def finds_room(self) -> Message:
+        """Return as `room` whether a check needs none of the memory that other processes have."""
+        return {"room": self._reference.finds_room}
+
+    def save_memory(self) -> Message:
+        """From now on keep nothing large that can be drawn again."""
+        self._reference.tensor_bytes = UNKNOWN
         return {}
 
 

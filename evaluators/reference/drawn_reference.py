@@ -13,16 +13,22 @@ from ..correctness.inputs import Feed
 from ..timing.priority import Scheduling
 from ..timing.timed_calls import TimedCalls
 from ..workers.channel import Message
-from ..workers.memory import is_large, release_cache
+from ..workers.memory import LARGE, has_room, is_large, release_cache
 from ..workers.modules import ProblemModule, outputs_of
+from ..workers.tensor_ipc import OpenMemory
 from .arithmetic import Arithmetic
 
 _OF_WEIGHTS = 0x3C6EF372
 """Distinguishes the seed of the weights: from the numbers that they are made of, the inputs of a check would follow."""
 
+BESIDE, CHECK = 4, 8
+"""Multiples of the bytes of the problem's tensors: what a call in another process may take, and a check in this one."""
+UNKNOWN = 1 << 50
+"""Bytes, more than any GPU has."""
+
 
 class DrawnReference:
-    """What all requests at one workload share; each draws the weights and inputs that it needs.
+    """State that all requests at one workload share; each draws the weights and inputs that it needs.
 
     `scheduling` is the process's, as it was before the first candidate ran.
     """
@@ -41,11 +47,15 @@ class DrawnReference:
         self._weights_changed = False
         self.inputs: list[Any] = []
         self.drawn: tuple[int, str | None, int] | None = None
-        """What the inputs are (`inputs_of`)."""
+        """The current inputs (`inputs_of`)."""
         self.changes_inputs = False
         self.written_weights: frozenset[str] = frozenset()
         """The weights that the reference itself writes to."""
         self.scheduling = scheduling
+        self.tensor_bytes = UNKNOWN
+        """Bytes of inputs, weights and outputs; while they are unknown, nothing large is kept."""
+        self.opened = OpenMemory()
+        """Tensors that other processes have handed over."""
 
     @cached_property
     def problem(self) -> ProblemModule:
@@ -67,7 +77,15 @@ class DrawnReference:
 
         The variant 0 is what the seed draws.
         """
-        return self.feed.at(seed, variant) if variant else draw(self.problem, seed, distribution)
+        if variant:
+            return self.feed.at(seed, variant, keep=self.leaves_room and self.finds_room)
+        return draw(self.problem, seed, distribution)
+
+    def hold_integers(self, seed: int | None) -> None:
+        """From now on draw all inputs with the integers of this seed; None ends that."""
+        self.forget_inputs()
+        self.feed.forget()
+        self.problem.hold_integers(seed)
 
     def outputs(self, inputs: Sequence[Any]) -> list[Any]:
         """Return what the reference returns for these inputs."""
@@ -95,21 +113,54 @@ class DrawnReference:
         """Draw the inputs again before they are used."""
         self.inputs, self.drawn = [], None
 
+    @property
+    def leaves_room(self) -> bool:
+        """Whether a GPU has enough memory left for another process while this one keeps all it has, cached or not.
+
+        Then it keeps what it has, where the problem's tensors are large: to free them, and to allocate and draw them
+        again, takes longer than most of what is done with them.
+        """
+        return self.tensor_bytes > LARGE and has_room(self.device, BESIDE * self.tensor_bytes)
+
+    @property
+    def finds_room(self) -> bool:
+        """Whether there is enough memory left for a check by this process while others keep theirs."""
+        return self.tensor_bytes > LARGE and has_room(self.device, CHECK * self.tensor_bytes, cached=True)
+
     def release(self) -> None:
         """Free what can be drawn again, where it is large: the candidate may need the memory next."""
+        if self.leaves_room:
+            return
         if is_large(self.inputs):
             self.forget_inputs()
+        self._release_all_else()
+        release_cache(self.device)
+
+    def make_room(self) -> None:
+        """Free what a check does not use, where that is large and the check may need the memory."""
+        if not self.finds_room:
+            self._release_all_else()
+
+    def _release_all_else(self) -> None:
         if "timed" in vars(self):
             self.timed.release()
-        release_cache(self.device)
+        if "feed" in vars(self) and self.feed.is_large:
+            self.feed.forget()
+        self.close_opened()
+
+    def close_opened(self) -> None:
+        """Close what other processes have handed over, where it is large: while it is open it stays in use."""
+        if self.opened.bytes > LARGE:
+            self.opened.close()
 
     def release_timed(self) -> None:
         """Free the inputs of timed calls, where they are large; not on a CPU, where the next chunk continues them."""
-        if self.device != "cpu" and "timed" in vars(self):
+        if self.device != "cpu" and "timed" in vars(self) and not self.finds_room:
             self.timed.release()
 
     def clear(self) -> None:
         """Free the memory of checking, as the candidate's worker does before it times."""
         if self.drawn is not None:
             self.forget_inputs()
-            release_cache(self.device)
+            if not self.leaves_room:
+                release_cache(self.device)

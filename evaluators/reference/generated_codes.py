@@ -18,7 +18,7 @@ VERSIONS: Mapping[Convolutions, str | None] = {
     Convolutions.LIBRARY: "library 5",
     Convolutions.LIBRARY_AS_GIVEN: "library as given 2",
 }
-"""Of code with such convolutions. Each counts up when `inductor` generates something else."""
+"""Version of code with such convolutions. Each counts up when `inductor` generates something else."""
 
 
 class GeneratedCodes:

@@ -21,7 +21,7 @@ from .drawn_reference import DrawnReference
 
 
 class HandoverRequests:
-    """What is handed over at one workload; each method serves the request of its name.
+    """Hands tensors over at one workload; each method serves the request of its name.
 
     `inputs` and `factors` in a response go into the request of that process as they are; `reason` says why there are
     none. Tensors pass through device memory if `share` is set, else through files in `folder`.
@@ -62,7 +62,7 @@ class HandoverRequests:
             return self.hand_calls(seed, variant, 1, True, folder, share)
         reference.prepare(seed, distribution)
         given = self._given([reference.inputs], folder, share)
-        if is_large(reference.inputs):
+        if is_large(reference.inputs) and not reference.leaves_room:
             reference.forget_inputs()
         return {**given, "factors": None, "calls": [[0, None]]}
 
@@ -107,7 +107,7 @@ class HandoverRequests:
             drawn.insert(place, (other["seed"], other["distribution"], 0))
             sets.append(draw(reference.problem, other["seed"], other["distribution"]))
         handed = {**self._given(sets, folder, share), "factors": factors, "calls": calls, "drawn": drawn, "kept": kept}
-        if is_large(sets[0]):
+        if is_large(sets[0]) and not reference.leaves_room:
             feed.forget()
         return handed
 
@@ -122,8 +122,8 @@ class HandoverRequests:
             self._inputs.append(Handover(self._reference.device))
         try:
             given = [
-                handover.give(one, Path(folder, f"inputs-{number}.bin"), share)
-                for number, (handover, one) in enumerate(zip(self._inputs, sets, strict=False))
+                handover.give(values, Path(folder, f"inputs-{number}.bin"), share)
+                for number, (handover, values) in enumerate(zip(self._inputs, sets, strict=False))
             ]
         except TypeError as error:
             return {"inputs": None, "reason": f"an input cannot be handed over: {error}"}

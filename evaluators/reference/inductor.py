@@ -39,7 +39,7 @@ _VALUES = {
     "GuardOnDataDependentSymNode": "its Python asks for a value of a tensor, which a compiler does not know",
     "DynamicOutputShapeException": "a shape follows from the values of a tensor, which a compiler does not know",
 }
-"""What torch's exceptions mean, by their names."""
+"""Meanings of torch's exceptions, by name."""
 
 
 class InductorRequests:
@@ -89,7 +89,7 @@ class Ahead:
     convolutions: Convolutions
     graph: Any
     form: str
-    """Of the result."""
+    """Form of the result: a tensor, a tuple or a list."""
     compiled: Compiled | None
 
     @classmethod

@@ -36,7 +36,7 @@ OF_CONVOLUTIONS: Mapping[Convolutions, Mapping[str, Any]] = {
 """Further settings."""
 
 
-class _Taken(BaseException):
+class _CodeTakenError(BaseException):
     """The code is there: nothing is loaded, and nothing runs."""
 
 
@@ -72,9 +72,12 @@ def code_of(graph: Any, arguments: Sequence[Any]) -> str:
 
     def take(code: str) -> None:
         taken.append(code)
-        raise _Taken
+        raise _CodeTakenError
 
-    with replaced(GraphLowering, "save_output_code", lambda _: staticmethod(take)), contextlib.suppress(_Taken):
+    with (
+        replaced(GraphLowering, "save_output_code", lambda _: staticmethod(take)),
+        contextlib.suppress(_CodeTakenError),
+    ):
         lowered(graph, arguments)
     if not taken:
         raise RuntimeError("torch's compiler made no code")
@@ -128,9 +131,9 @@ def among_templates(choices: list[Any]) -> list[Any]:
 
 
 def only_one(choices: list[Any]) -> list[Any]:
-    """Return the only choice; raise `NotNow` where several would be measured."""
+    """Return the only choice; raise `BenchmarkRefusedError` where several would be measured."""
     if len(choices) > 1:
-        raise NotNow("choices have to be measured")
+        raise BenchmarkRefusedError("choices have to be measured")
     return choices
 
 
@@ -196,17 +199,17 @@ def lowered(graph: Any, arguments: Sequence[Any]) -> Any:
         return compile_fx_inner(graph, fake, is_inference=True)  # whose layouts torch.compile uses without gradients
 
 
-class NotNow(Exception):
-    """What is compiled ahead would use the device, where others may be measuring."""
+class BenchmarkRefusedError(Exception):
+    """Compiling ahead would use the device, on which others may measure."""
 
 
 @contextlib.contextmanager
 def without_benchmarks() -> Iterator[None]:
-    """Inside, Inductor's benchmarks raise `NotNow`: of templates, of whether to pad a product, and others."""
+    """Make Inductor's benchmarks raise `BenchmarkRefusedError`: of templates, of padded products, and others."""
     from torch._inductor.runtime.benchmarking import benchmarker
 
     def refuse(*_: Any, **__: Any) -> Any:
-        raise NotNow("others may be measuring")
+        raise BenchmarkRefusedError("others may be measuring")
 
     names = [name for name in dir(benchmarker) if name.startswith("benchmark")]
     vars(benchmarker).update(dict.fromkeys(names, refuse))

@@ -1,4 +1,4 @@
-"""What Inductor's code has beside its text: the configs of each kernel, and the helpers that it calls."""
+"""The parts of Inductor's code that its text does not show: configs of each kernel, and helpers that it calls."""
 
 from __future__ import annotations
 

@@ -55,7 +55,8 @@ def ceilings(
 ) -> Ceilings:
     """Return the device's measured peak rates, from the cache in `memory` if this device and torch are in it.
 
-    What was measured beside others, without `heeds_load`, is kept apart: it may be too low.
+    Rates that were measured while others used the device, without `heeds_load`, are stored separately: they may be too
+    low.
     """
     environment = reference_client.environment
     rows = MATRIX_ROWS["cpu" if device == "cpu" else "cuda"]

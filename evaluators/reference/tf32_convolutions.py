@@ -1,4 +1,4 @@
-"""What the reference returns where its convolutions are in TF32, whatever the library chooses for them.
+"""Results of the reference with its convolutions in TF32, whatever algorithm the library would choose.
 
 PyTorch's defaults let cuDNN compute a convolution of fp32 in TF32. Whether it does depends on shape and layout: on an
 H100 convolutions of 3 and of 8 channels are in fp32 as KernelBench calls them, and in TF32 with the channels side by

@@ -16,7 +16,7 @@ from .drawn_reference import DrawnReference
 class TimeRequests:
     """The reference's times; each method serves the request of its name."""
 
-    REQUESTS = ("time", "compile_ahead", "compile", "time_baseline", "overhead", "empty")
+    REQUESTS = ("time", "compile_ahead", "compile", "time_baseline", "overhead", "empty", "warm_up")
 
     def __init__(self, reference: DrawnReference) -> None:
         self._reference = reference
@@ -31,7 +31,7 @@ class TimeRequests:
             reference.timed.clock.forget()
             self._captured = reference.models
         timed = reference.timed.time(0, reference.model, seed, samples, graph)
-        reference.timed.last = None  # nobody compares it
+        reference.timed.last = None  # it is not compared
         return timed
 
     def compile_ahead(self, name: str, cache: str | None) -> Message:
@@ -64,6 +64,11 @@ class TimeRequests:
     def empty(self) -> Message:
         """Measure the wall ms of an empty call beyond its time by events."""
         return {"empty_ms": self._reference.timed.clock.empty_ms()}
+
+    def warm_up(self) -> Message:
+        """Keep a GPU that was idle busy until its clocks have risen."""
+        self._reference.timed.clock.warm_if_cold()
+        return {}
 
     def _other_ways(self, cache: str | None = None) -> Baselines:
         if self._baselines is None:

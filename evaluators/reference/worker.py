@@ -15,6 +15,7 @@ from ..timing.priority import Scheduling
 from ..workers.channel import Channel, Message
 from ..workers.memory import release_cache
 from ..workers.request_loop import Handler, describe, serve_requests
+from ..workers.user_modules import enter_package
 from .accepted_inputs import InputRequests
 from .arithmetic import Arithmetic
 from .checks import CheckRequests
@@ -23,6 +24,8 @@ from .description import DescribeRequests
 from .drawn_reference import DrawnReference
 from .handovers import HandoverRequests
 from .inductor import InductorRequests
+from .integers import IntegerRequests
+from .operator_graphs import GraphRequests
 from .timing import TimeRequests
 
 
@@ -30,6 +33,7 @@ def serve(channel: Channel, options: Message) -> None:
     """Serve requests until the channel closes."""
     if "helpers" in options:
         keep_helpers(Path(options["helpers"]))
+    enter_package(options.get("package"))
     workloads = Workloads(options, Arithmetic.of(options))
     handlers: dict[str, Handler] = {name: workloads.handler(name) for name in workloads.now.handlers}
     handlers |= {"resize": workloads.resize, "move": workloads.move}
@@ -43,7 +47,7 @@ class Workloads:
         self._options = options
         self._arithmetic = arithmetic
         self._scheduling = Scheduling()
-        self._known: dict[str, Workload] = {}
+        self._known: dict[str, LoadedWorkload] = {}
         self.now = self._at(options["sizes"])
 
     def resize(self, sizes: Message) -> Message:
@@ -69,14 +73,14 @@ class Workloads:
 
         return serve_one
 
-    def _at(self, sizes: Message) -> Workload:
+    def _at(self, sizes: Message) -> LoadedWorkload:
         key = json.dumps(sizes, sort_keys=True)
         if key not in self._known:
-            self._known[key] = Workload({**self._options, "sizes": sizes}, self._arithmetic, self._scheduling)
+            self._known[key] = LoadedWorkload({**self._options, "sizes": sizes}, self._arithmetic, self._scheduling)
         return self._known[key]
 
 
-class Workload:
+class LoadedWorkload:
     """The reference at one workload, and what serves requests about it."""
 
     def __init__(self, options: Message, arithmetic: Arithmetic, scheduling: Scheduling) -> None:
@@ -85,10 +89,12 @@ class Workload:
         groups = (
             DescribeRequests(self.reference),
             InputRequests(self.reference, comparison),
+            IntegerRequests(self.reference),
             CheckRequests(self.reference, comparison),
             HandoverRequests(self.reference),
             TimeRequests(self.reference),
             InductorRequests(self.reference),
+            GraphRequests(self.reference),
         )
         self.handlers: dict[str, Handler] = {name: getattr(group, name) for group in groups for name in group.REQUESTS}
         """By the name of the request."""

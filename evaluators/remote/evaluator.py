@@ -5,15 +5,16 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
-from typing import Protocol, Self, TypeVar
+from typing import Self, TypeVar
 
 from ...core import Config, DeviceError, Evaluation, Kernel, Problem, Profile, Status
 from ...core.space import Value
 from ..settings import Settings
 from .payload import Payload, Response, What, outlines, read_evaluations, read_profile
+from .workers import PayloadTimeoutError, WorkerLostError, Workers
 
 ATTEMPTS = 3
 
@@ -23,41 +24,6 @@ MOST_THREADS = 512
 """Each waits for the response of one worker."""
 
 T = TypeVar("T")
-
-
-class Lost(Exception):
-    """A worker was lost with its payload; another may run it. The message says what happened."""
-
-
-class Overdue(Exception):
-    """A payload was stopped because it took too long; the message gives the time."""
-
-
-class GivenUp(Exception):
-    """The caller has stopped waiting for the response."""
-
-
-class Workers(Protocol):
-    """Runs payloads elsewhere; called from several threads at once."""
-
-    def open(self) -> None:
-        """Start what takes long, in the caller's thread: only that one receives a Ctrl-C."""
-        ...
-
-    def count(self) -> int:
-        """Return how many payloads can run at once."""
-        ...
-
-    def run(self, payload: Payload, given_up: threading.Event) -> list[Response]:
-        """Run the payload on one worker, as soon as one is free, and return its responses.
-
-        Raises `Lost`, `Overdue`, and `GivenUp` soon after the event is set.
-        """
-        ...
-
-    def close(self) -> None:
-        """End them all."""
-        ...
 
 
 class RemoteEvaluator:
@@ -150,7 +116,7 @@ class RemoteEvaluator:
         with ThreadPoolExecutor(1, "remote") as threads:
             try:
                 return read(threads.submit(self._run_with_retries, payload, given_up).result())
-            except (Lost, Overdue) as lost:
+            except (WorkerLostError, PayloadTimeoutError) as lost:
                 raise DeviceError(f"{payload.problem.id}: {lost}; run again with `resume`") from None
             finally:
                 given_up.set()
@@ -168,7 +134,7 @@ class RemoteEvaluator:
         if len(payload.configs) > 1:
             try:
                 return _checked(self._workers.run(payload, given_up), payload.configs)
-            except (Lost, Overdue) as lost:
+            except (WorkerLostError, PayloadTimeoutError) as lost:
                 _log.warning("%s; its %d configs are tried one by one", lost, len(payload.configs))
         return [
             self._evaluate_one(payload.model_copy(update={"configs": (config,)}), given_up)
@@ -178,9 +144,9 @@ class RemoteEvaluator:
     def _evaluate_one(self, payload: Payload, given_up: threading.Event) -> Evaluation:
         try:
             return _checked(self._run_with_retries(payload, given_up), payload.configs)[0]
-        except Lost as lost:
+        except WorkerLostError as lost:
             return _failed(payload, Status.CRASHED, str(lost))
-        except Overdue as overdue:
+        except PayloadTimeoutError as overdue:
             return _failed(payload, Status.TIMEOUT, str(overdue))
 
     def _run_with_retries(self, payload: Payload, given_up: threading.Event) -> list[Response]:
@@ -192,9 +158,9 @@ class RemoteEvaluator:
                 # Neither the kernel's fault nor the user's: a full disk there, or a server that ran out of memory.
                 if responses[-1].get("error") != DeviceError.__name__ or last:
                     return responses
-            except Lost as lost:
+            except WorkerLostError as lost:
                 if last:
-                    raise Lost(f"{lost}, the last of {attempt} that had it") from None
+                    raise WorkerLostError(f"{lost}, the last of {attempt} that had it") from None
                 _log.warning("%s; another takes over", lost)
         raise AssertionError("at least one attempt")
 
@@ -218,11 +184,3 @@ def _completed(evaluation: Evaluation, measured: dict[Config, Evaluation]) -> Ev
     if not original:
         return evaluation
     return original.model_copy(update={"config": evaluation.config, "duplicate_of": evaluation.duplicate_of})
-
-
-def polled(seconds: float, given_up: threading.Event) -> Iterator[None]:
-    """Yield at once, and then every `seconds`, until the caller gives up: then raise `GivenUp`."""
-    while not given_up.is_set():
-        yield
-        given_up.wait(seconds)
-    raise GivenUp

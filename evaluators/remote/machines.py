@@ -4,47 +4,46 @@ from __future__ import annotations
 
 from typing import Self
 
+from ...entry_points import EntryGroup
 from ..settings import Limits, SearchSettings, Settings
-from .evaluator import RemoteEvaluator, Workers
-from .options import AUTO, CPU, CUDA, RemoteOptions, Where
+from .evaluator import RemoteEvaluator
+from .options import CPU, GROUP, MODAL, RAY, RemoteOptions
+from .workers import EvaluatorEntry, Workers
 
 
-class Remote:
+def _on_modal(options: RemoteOptions, settings: Settings) -> Workers:
+    from .modal_evaluator import start
+
+    return start(options, settings)
+
+
+def _on_ray(options: RemoteOptions, settings: Settings) -> Workers:
+    from .ray_cluster import start
+
+    return start(options, settings)
+
+
+ENTRIES = EntryGroup(GROUP, "evaluator", EvaluatorEntry, "kernelwright.remote.EvaluatorEntry")
+BUILT_IN = {MODAL: EvaluatorEntry(_on_modal), RAY: EvaluatorEntry(_on_ray)}
+
+
+class RemoteWorkers:
     """The workers of one command, shared by its evaluators; `close` ends them.
 
     Modal starts nothing before the first payload; a Ray cluster is joined at once. Raises `DeviceError`.
     """
 
     def __init__(self, options: RemoteOptions, limits: Limits | None = None) -> None:
-        limits = limits or Limits()
-        self.device = CUDA
+        self._workers = ENTRIES.find(options.where, BUILT_IN).start(options, Settings(limits=limits or Limits()))
+        self.device = self._workers.device
         """'cuda' or 'cpu', as for kernels and backends."""
-        self._workers: Workers
-        if options.where is Where.MODAL:
-            from .modal_app import Resources
-            from .modal_evaluator import ModalContainers
-
-            resources = Resources(gpu=options.gpu)
-            self.label = f"Modal {resources.gpu}"
-            """The device's name in journals and folder names."""
-            self._cpus = resources.cpus
-            self._workers = ModalContainers(resources, Settings(limits=limits, search=self._search(None, False)))
-        else:
-            from .ray_cluster import RayCluster
-
-            device = None if options.device == AUTO else options.device
-            cluster = RayCluster(options.ray_address, device, Settings(limits=limits))
-            self.device = cluster.device
-            self.label = f"Ray {'GPUs' if self.device == CUDA else 'CPUs'}"
-            self._cpus = cluster.cpus
-            self._workers = cluster
+        self.label = self._workers.label
+        """The device's name in journals and folder names."""
+        self._cpus = self._workers.cpus
 
     def check(self) -> None:
         """Raise `DeviceError` now for a problem that would else show with the first payload, after files were moved."""
-        if self.label.startswith("Modal"):
-            from .modal_evaluator import check_login
-
-            check_login()
+        self._workers.check()
 
     @property
     def lanes(self) -> int:

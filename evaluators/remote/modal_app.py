@@ -21,6 +21,7 @@ CUDA_IMAGE = "nvidia/cuda:13.0.1-devel-ubuntu24.04"
 SYSTEM_PACKAGES = ("g++", "bubblewrap")
 PACKAGES = ("torch", "numpy", "filelock", "nvidia-ml-py", "pydantic", "platformdirs")
 """Packages that evaluators import besides the kernel languages, at the versions of this environment."""
+PACKAGE_FILES = ("__init__.py", "entry_points.py")
 PACKAGE_FOLDERS = ("core", "evaluators")
 """The parts of kernelwright that an evaluation needs."""
 
@@ -31,7 +32,7 @@ SOURCE = "/root"
 
 @dataclass(frozen=True)
 class Resources:
-    """What a container gets, and the number of containers."""
+    """Resources of a container, and the number of containers."""
 
     gpu: str | None = DEFAULT_GPU
     """None for a container without a GPU, which evaluates on its CPU."""
@@ -101,7 +102,8 @@ def build_image(resources: Resources) -> Any:
     )
     # Added when a container starts, so a changed source needs no new image.
     root = Path(__file__).parents[2]
-    image = image.add_local_file(root / "__init__.py", f"{SOURCE}/kernelwright/__init__.py")
+    for file in PACKAGE_FILES:
+        image = image.add_local_file(root / file, f"{SOURCE}/kernelwright/{file}")
     for folder in PACKAGE_FOLDERS:
         image = image.add_local_dir(root / folder, f"{SOURCE}/kernelwright/{folder}", ignore=["**/__pycache__"])
     return image

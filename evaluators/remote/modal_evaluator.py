@@ -4,23 +4,34 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
 from ...core import DeviceError
 from ...core.text import first_line
-from ..settings import Settings
-from .evaluator import GivenUp, Lost, Overdue, polled
+from ..settings import SearchSettings, Settings
 from .modal_app import Resources, build, time_limit_s
+from .options import CUDA, RemoteOptions
 from .payload import RESPONSES, Payload, Response
 from .reach import unreachable
+from .workers import PayloadCancelledError, PayloadTimeoutError, WorkerLostError, polled
 
 POLL_S = 2.0
 LOGIN = "run 'modal token new', or set MODAL_TOKEN_ID and MODAL_TOKEN_SECRET"
 
 
+def start(options: RemoteOptions, settings: Settings) -> ModalContainers:
+    """Return containers with the chosen GPU; nothing starts before the first payload."""
+    resources = Resources(gpu=options.gpu)
+    search = SearchSettings.of(None, resources.cpus, True, False)  # whose windows take longest
+    return ModalContainers(resources, replace(settings, search=search))
+
+
 class ModalContainers:
-    """Implements `evaluator.Workers`: an app that runs from the first payload until `close`."""
+    """Implements `Workers`: an app that runs from the first payload until `close`."""
+
+    device = CUDA
 
     def __init__(self, resources: Resources, settings: Settings) -> None:
         """`settings` are those with the most work: they determine a container's time limit."""
@@ -35,20 +46,34 @@ class ModalContainers:
         self._run: Any = None
         """The remote method, once the app runs."""
 
+    @property
+    def label(self) -> str:
+        """'Modal H100'."""
+        return f"Modal {self.resources.gpu}"
+
+    @property
+    def cpus(self) -> int:
+        """See `Workers`."""
+        return self.resources.cpus
+
+    def check(self) -> None:
+        """Raise `DeviceError` when there is no token, or no way to Modal's servers."""
+        check_login()
+
     def open(self) -> None:
-        """See `evaluator.Workers`: the first time, Modal builds the image, which takes minutes."""
+        """See `Workers`: the first time, Modal builds the image, which takes minutes."""
         try:
             with explained(self._time_limit_s):
                 self._method()
-        except (Lost, Overdue) as error:
+        except (WorkerLostError, PayloadTimeoutError) as error:
             raise DeviceError(f"Modal: {error}") from None
 
     def count(self) -> int:
-        """See `evaluator.Workers`."""
+        """See `Workers`."""
         return self.resources.containers
 
     def run(self, payload: Payload, given_up: threading.Event) -> list[Response]:
-        """See `evaluator.Workers`; Modal has retried a lost container several times already."""
+        """See `Workers`; Modal has retried a lost container several times already."""
         call = None
         with explained(self._time_limit_s):
             try:
@@ -61,7 +86,7 @@ class ModalContainers:
                     with contextlib.suppress(Exception):
                         call.cancel()
                 raise
-        raise GivenUp
+        raise PayloadCancelledError
 
     def close(self) -> None:
         """Stop the app and all its containers."""
@@ -96,7 +121,7 @@ def check_login() -> None:
 
 
 class explained(contextlib.AbstractContextManager[None]):  # noqa: N801  (used like a function)
-    """Turns exceptions of Modal's client into `Lost`, `Overdue` or a `DeviceError` of one line."""
+    """Turn exceptions of Modal's client into `WorkerLostError`, `PayloadTimeoutError` or a one-line `DeviceError`."""
 
     def __init__(self, time_limit_s: int) -> None:
         self._time_limit_s = time_limit_s
@@ -107,7 +132,7 @@ class explained(contextlib.AbstractContextManager[None]):  # noqa: N801  (used l
         if error is None:
             return
         if isinstance(error, modal_errors.FunctionTimeoutError):
-            raise Overdue(f"stopped by Modal after {self._time_limit_s} s (evaluating)") from None
+            raise PayloadTimeoutError(f"stopped by Modal after {self._time_limit_s} s (evaluating)") from None
         lost = (
             modal_errors.RemoteError,
             modal_errors.InternalFailure,
@@ -119,7 +144,7 @@ class explained(contextlib.AbstractContextManager[None]):  # noqa: N801  (used l
         if isinstance(error, modal_errors.ImageBuildError):
             raise DeviceError(f"Modal cannot build the image: {first_line(error)}") from None
         if isinstance(error, lost):
-            raise Lost(f"the container was lost: {first_line(error)}") from None
+            raise WorkerLostError(f"the container was lost: {first_line(error)}") from None
         if isinstance(error, modal_errors.AuthError):
             raise DeviceError(f"Modal refuses the token: {first_line(error)}; {LOGIN}") from None
         if isinstance(error, modal_errors.ConnectionError | modal_errors.ServiceError | modal_errors.ClientClosed):

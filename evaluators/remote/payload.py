@@ -1,12 +1,14 @@
 """The messages to another machine and back: plain JSON that contains nothing of this machine but the request.
 
-A payload contains texts, configs and settings: no path, no environment variable and no key.
+A payload contains texts, configs and settings: no environment variable and no key, and no path but those of a package
+that must be there, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
@@ -30,6 +32,7 @@ from ...core import errors as user_errors
 from ...core.measurement import Measurement
 from ...core.space import Value
 from ...core.syntax_tree import literal
+from ...core.user_package import UserModule, UserPackage, read_module
 from ..settings import Settings
 
 VERSION: Literal[1] = 1
@@ -60,7 +63,8 @@ class ProblemText(BaseModel):
     sizes: dict[str, str]
     """Python literals, since JSON would turn tuples into lists."""
     tolerances: dict[str, Tolerance]
-    withheld: tuple[str, ...] = ()
+    package: dict[str, Any] | None = None
+    """Import paths of a user's package, which must exist there, too."""
 
     @classmethod
     def of(cls, problem: Problem) -> Self:
@@ -78,7 +82,7 @@ class ProblemText(BaseModel):
             workload=problem.workload,
             sizes={name: repr(size) for name, size in problem.sizes.items()},
             tolerances=dict(problem.tolerances),
-            withheld=problem.withheld,
+            package=_package_text(problem.package),
         )
 
     def problem(self) -> TorchProblem:
@@ -88,11 +92,45 @@ class ProblemText(BaseModel):
             self.id,
             self.name,
             self.source,
-            withheld=self.withheld,
+            package=_package(self.id, self.package),
             workload=self.workload,
             sizes=sizes,
             tolerances=self.tolerances,
         )
+
+
+def _package_text(package: UserPackage | None) -> dict[str, Any] | None:
+    if package is None:
+        return None
+    return {
+        "tops": {name: str(path) for name, path in package.tops.items()},
+        "modules": [[item.name, str(item.path), item.text] for item in package.modules],
+        "call": package.call,
+        "patched": package.patched,
+    }
+
+
+def _package(problem: str, found: Mapping[str, Any] | None) -> UserPackage | None:
+    """Return the package of a problem; raises `ProblemError` where this machine does not have it."""
+    if found is None:
+        return None
+    if missing := [path for path in found["tops"].values() if not Path(path).exists()]:
+        raise ProblemError(
+            f"{problem} is a function of a package, and {missing[0]} is not on the machine that evaluates it; "
+            "install the package there at the same path, or evaluate on this machine"
+        )
+    for _, path, text in [] if found.get("patched") else found["modules"]:
+        if not Path(path).is_file() or read_module(Path(path)) != text:
+            raise ProblemError(
+                f"{problem} is a function of a package, and {path} on the machine that evaluates it is not the file of "
+                "this machine; install the same version there, or run again if the file has just changed"
+            )
+    return UserPackage(
+        tops={name: Path(path) for name, path in found["tops"].items()},
+        modules=tuple(UserModule(name, Path(path), text) for name, path, text in found["modules"]),
+        call=found["call"],
+        patched=found.get("patched", False),
+    )
 
 
 class KernelText(BaseModel):
@@ -126,7 +164,7 @@ class Payload(BaseModel):
     kernel: KernelText | None = None
     """None for a profile, which needs the problem only, and for a contest."""
     kernels: tuple[KernelText, ...] = ()
-    """Of a contest."""
+    """Kernels of a contest."""
     configs: tuple[dict[str, Value], ...] = ()
     known: tuple[Evaluation, ...] = ()
     """Evaluations of this kernel, reduced by `outlines` to what a search needs."""

@@ -14,11 +14,12 @@ from typing import Any
 from ...core import DeviceError
 from ...core.text import first_line
 from ..settings import Settings
-from .evaluator import GivenUp, Lost, polled
+from .options import AUTO, CUDA, RemoteOptions
 from .payload import RESPONSES, Payload, Response
 from .ray_connection import connect, gpus_of, living_nodes
 from .ray_worker import SETTINGS, RayWorker
 from .worker_host import versions
+from .workers import PayloadCancelledError, WorkerLostError, polled
 
 POLL_S = 0.1
 WAIT_S = 300.0
@@ -31,7 +32,7 @@ CLOSING_S = 5.0
 
 
 @dataclass(frozen=True)
-class Place:
+class ActorPlace:
     """A place for an actor: a node, and the index of its GPU."""
 
     node: str
@@ -44,16 +45,21 @@ class Place:
 class ActorSlot:
     """An actor and its current work."""
 
-    place: Place
+    place: ActorPlace
     actor: Any
     coming: Any
     """Reference to its first response; None once it is warm."""
     busy: Any = None
-    """Reference to the response it is working on, even if nobody waits for it any more."""
+    """Reference to the response in work, even if its caller has stopped waiting."""
+
+
+def start(options: RemoteOptions, settings: Settings) -> RayCluster:
+    """Join the cluster. Raises `DeviceError` as `RayCluster`."""
+    return RayCluster(options.ray_address, None if options.device == AUTO else options.device, settings)
 
 
 class RayCluster:
-    """Implements `evaluator.Workers`. `device` is 'cuda' or 'cpu'; `wait_s` limits the wait for a worker.
+    """Implements `Workers`. `device` is 'cuda' or 'cpu'; `wait_s` limits the wait for a worker.
 
     Raises `DeviceError` when the cluster cannot be reached or has no place for a worker.
     """
@@ -67,7 +73,7 @@ class RayCluster:
         self._wait_s = wait_s
         self._lock = threading.RLock()
         self._slots: list[ActorSlot] = []
-        self._failures: Counter[Place] = Counter()
+        self._failures: Counter[ActorPlace] = Counter()
         """Number of actors in a row that failed to start."""
         self._reason = ""
         """The last one's error."""
@@ -78,8 +84,16 @@ class RayCluster:
             has = "GPU; use `device` cpu, or add a node that has one" if self.device == "cuda" else "node with CPUs"
             raise DeviceError(f"the Ray cluster has no {has}")
 
+    @property
+    def label(self) -> str:
+        """'Ray GPUs'."""
+        return f"Ray {'GPUs' if self.device == CUDA else 'CPUs'}"
+
+    def check(self) -> None:
+        """See `Workers`: joining has shown it."""
+
     def open(self) -> None:
-        """See `evaluator.Workers`: the actors start by themselves."""
+        """See `Workers`: the actors start by themselves."""
 
     def count(self) -> int:
         """Return the number of actors, at least one: one that still starts takes its payload when it is ready."""
@@ -91,7 +105,7 @@ class RayCluster:
         return min((slot.place.cpus for slot in self._slots), default=1)
 
     def run(self, payload: Payload, given_up: threading.Event) -> list[Response]:
-        """See `evaluator.Workers`."""
+        """See `Workers`."""
         import ray
 
         slot, response = self._give(payload, given_up)
@@ -99,12 +113,12 @@ class RayCluster:
             for _ in polled(0.0, given_up):
                 with contextlib.suppress(ray.exceptions.GetTimeoutError):
                     return RESPONSES.validate_json(ray.get(response, timeout=POLL_S))
-            raise GivenUp
+            raise PayloadCancelledError
         except ray.exceptions.RayTaskError:
             raise  # a bug of ours
         except ray.exceptions.RayError as error:
             self._stop(slot)
-            raise Lost(f"the worker on node {slot.place.node[:8]} was lost: {first_line(error)}") from None
+            raise WorkerLostError(f"the worker on node {slot.place.node[:8]} was lost: {first_line(error)}") from None
 
     def close(self) -> None:
         """End all actors and their processes, and leave the cluster."""
@@ -137,7 +151,7 @@ class RayCluster:
                 raise DeviceError(
                     f"no worker of the Ray cluster became free in {self._wait_s:g} s; 'ray status' shows what holds it"
                 )
-        raise GivenUp
+        raise PayloadCancelledError
 
     def _look(self) -> None:
         """Note which actors are ready and which have ended abandoned work; fill empty places."""
@@ -175,16 +189,16 @@ class RayCluster:
         if places and not self._slots:
             raise DeviceError(f"no worker starts on the Ray cluster: {self._reason}")
 
-    def _places(self, node: dict[str, Any]) -> Iterator[Place]:
+    def _places(self, node: dict[str, Any]) -> Iterator[ActorPlace]:
         cpus = int(node["Resources"].get("CPU", 0))
         if self.device == "cuda":
             gpus = gpus_of(node)
-            yield from (Place(node["NodeID"], number, max(1, cpus // gpus)) for number in range(gpus))
+            yield from (ActorPlace(node["NodeID"], number, max(1, cpus // gpus)) for number in range(gpus))
         elif cpus:
             # One per machine: other work on the same cores disturbs a timing.
-            yield Place(node["NodeID"], 0, cpus)
+            yield ActorPlace(node["NodeID"], 0, cpus)
 
-    def _start(self, place: Place) -> ActorSlot:
+    def _start(self, place: ActorPlace) -> ActorSlot:
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 

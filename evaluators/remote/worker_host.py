@@ -38,7 +38,7 @@ class WorkerHost:
 
     def warm(self, settings: Settings) -> dict[str, str]:
         """Import what evaluations need; return the versions that both ends must share."""
-        self._evaluator(settings).processes.load_languages(known_languages())
+        self._evaluator(settings).processes.servers.load(known_languages())
         return versions()
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core.launch_plan import KernelCode, LaunchPlan, LaunchStep, TensorLayout, TorchStep
 from .generated_c import Given, Interval
-from .values import UnplannableCall, dtype_of, numbers_in
+from .values import UnplannableCallError, dtype_of, numbers_in
 
 MAX_COMPILED = 64
 """Of generated C: one for each code and sizes of its tensors."""
@@ -17,7 +17,7 @@ _Sizes = tuple[int | None, ...]
 class CArguments:
     """The arguments of a plan's launches of generated C. Launches whose tensors have equal sizes share a function.
 
-    Raises `UnplannableCall` where there would be too many functions.
+    Raises `UnplannableCallError` where there would be too many functions.
     """
 
     def __init__(self, plan: LaunchPlan, codes: Mapping[str, KernelCode]) -> None:
@@ -32,7 +32,7 @@ class CArguments:
             if launch.code in self._codes:
                 self._add(launch)
         if len(self._ranges) > MAX_COMPILED:
-            raise UnplannableCall(f"{len(self._ranges)} sizes of tensors of its kernels, more than {MAX_COMPILED}")
+            raise UnplannableCallError(f"{len(self._ranges)} sizes of tensors of its kernels, more than {MAX_COMPILED}")
 
     def functions(self) -> Iterator[tuple[str, Given]]:
         """Yield what is to be compiled: the digest of the plan's code, and what it is given."""
@@ -45,7 +45,7 @@ class CArguments:
 
     def _given(self, digest: str, sizes: _Sizes) -> Given:
         ranges = self._ranges[digest, sizes]
-        return Given(tuple(one if size is None else size for size, one in zip(sizes, ranges, strict=True)))
+        return Given(tuple(extent if size is None else size for size, extent in zip(sizes, ranges, strict=True)))
 
     def _add(self, launch: LaunchStep) -> None:
         ranges = [
@@ -53,8 +53,8 @@ class CArguments:
             for argument in launch.arguments
         ]
         known = self._ranges.setdefault((launch.code, self._sizes(launch)), ranges)
-        for number, (one, two) in enumerate(zip(known, ranges, strict=True)):
-            known[number] = one | two if one is not None and two is not None else None
+        for number, (mine, theirs) in enumerate(zip(known, ranges, strict=True)):
+            known[number] = mine | theirs if mine is not None and theirs is not None else None
 
     def _sizes(self, launch: LaunchStep) -> _Sizes:
         return tuple(self._size(form) for form in launch.arguments)
@@ -65,7 +65,7 @@ class CArguments:
             return None
         layout = self._layouts.get(numbers[0])
         if layout is None:
-            raise UnplannableCall("a launch on a tensor without a layout")
+            raise UnplannableCallError("a launch on a tensor without a layout")
         return reach(layout)
 
 
@@ -78,7 +78,7 @@ def reach(layout: TensorLayout) -> int:
 
 
 def require_reach(tensor: Any, size: int) -> None:
-    """Raise `UnplannableCall` unless a tensor's memory has as many bytes as its layout in the plan says."""
+    """Raise `UnplannableCallError` unless a tensor's memory has as many bytes as its layout in the plan says."""
     left = tensor.untyped_storage().nbytes() - tensor.storage_offset() * tensor.element_size()
     if left < size or (size and not tensor.data_ptr()):
-        raise UnplannableCall("a tensor that is smaller than the plan says")
+        raise UnplannableCallError("a tensor that is smaller than the plan says")

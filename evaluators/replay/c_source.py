@@ -13,7 +13,7 @@ from pathlib import Path
 from ...core.launch_plan import KernelCode
 from ..languages.c_headers import standard_for
 from .generated_c import FLOAT_TO_INTEGER, Given, held_source
-from .values import UnplannableCall
+from .values import UnplannableCallError
 
 FLAGS = re.compile(
     r"-O[0-3]|-Ofast|-march=native|-mtune=native|-mavx2|-mfma|-mavx512\w*|-mprefer-vector-width=\d+|-funroll-loops"
@@ -35,20 +35,25 @@ _COMPILE_S = 120.0
 def compile_c(code: KernelCode, given: Given, folder: Path) -> Path:
     """Compile generated C to a library in the folder, once, for launches with such arguments.
 
-    Raises `UnplannableCall` where that fails.
+    Raises `UnplannableCallError` where that fails.
     """
     source = held_source(code, given)
     for flag in code.flags:
-        for one in flag.split():
-            if not FLAGS.fullmatch(one):
-                raise UnplannableCall(f"{code.name}: the compiler flag {one}, which is not among the allowed ones")
+        for option in flag.split():
+            if not FLAGS.fullmatch(option):
+                raise UnplannableCallError(
+                    f"{code.name}: the compiler flag {option}, which is not among the allowed ones"
+                )
     asked = [part for flag in code.flags for part in flag.split() if not part.startswith("-std")]
     flags = [*ALWAYS, *asked, *_HELD, *([_WITH_NAN] if FLOAT_TO_INTEGER in source else [])]
     return build(source, flags, folder, code.name)
 
 
 def build(source: str, flags: Sequence[str], folder: Path, name: str) -> Path:
-    """Compile a source with its headers to a library in the folder, once. Raises `UnplannableCall`, with the name."""
+    """Compile a source with its headers to a library in the folder, once.
+
+    Raises `UnplannableCallError`, with the name.
+    """
     library = folder / f"{hashlib.sha256((source + ' '.join(flags)).encode()).hexdigest()}.so"
     if library.exists():
         return library
@@ -58,7 +63,7 @@ def build(source: str, flags: Sequence[str], folder: Path, name: str) -> Path:
         command = [_compiler(), standard_for(source), *flags, f"-I{_templates()}", "-o", str(made), str(text), "-lm"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=_COMPILE_S, check=False)
         if done.returncode:
-            raise UnplannableCall(f"{name}: generated C that does not compile: {done.stderr.strip()[:200]}")
+            raise UnplannableCallError(f"{name}: generated C that does not compile: {done.stderr.strip()[:200]}")
         made.rename(library)
     return library
 
@@ -66,7 +71,7 @@ def build(source: str, flags: Sequence[str], folder: Path, name: str) -> Path:
 def _compiler() -> str:
     found = shutil.which("g++") or shutil.which("clang++")
     if found is None:
-        raise UnplannableCall("no C++ compiler (g++) to compile the plan with")
+        raise UnplannableCallError("no C++ compiler (g++) to compile the plan with")
     return found
 
 
@@ -76,5 +81,5 @@ def _templates() -> Path:
 
     spec = importlib.util.find_spec("tilelang")
     if spec is None or spec.origin is None:
-        raise UnplannableCall("TileLang's headers are not installed")
+        raise UnplannableCallError("TileLang's headers are not installed")
     return Path(spec.origin).parent / "src"

@@ -16,7 +16,7 @@ from .c_source import compile_c
 from .generated_c import PREFIX, Given
 from .ptx import load_ptx
 from .tir import load_tir
-from .values import UnplannableCall, numbers_in
+from .values import UnplannableCallError, numbers_in
 
 Launcher = Callable[[Sequence[int], Sequence[Any]], None]
 """Takes the grid and the arguments; returns before a GPU has finished."""
@@ -34,13 +34,13 @@ _C_TYPES: dict[str, Any] = {
 
 
 def load_code(code: KernelCode, given: Given | None, folder: Path, device: str, scratch: list[Any]) -> Launcher:
-    """Check and compile a kernel, with files in a folder. Raises `UnplannableCall` where that fails.
+    """Check and compile a kernel, with files in a folder. Raises `UnplannableCallError` where that fails.
 
-    Generated C is compiled for what its launches are `given`. Memory that launches take beside the plan's tensors is
-    added to `scratch`.
+    Generated C is compiled for what its launches are `given`. Memory that launches need in addition to the
+    plan's tensors is added to `scratch`.
     """
     if (code.kind == "c") != (device == "cpu"):
-        raise UnplannableCall(f"{code.name}: {code.kind} code on the device {device}")
+        raise UnplannableCallError(f"{code.name}: {code.kind} code on the device {device}")
     if code.kind == "ptx":
         launcher: Launcher = load_ptx(code, folder, device, scratch)
         return launcher
@@ -50,12 +50,15 @@ def load_code(code: KernelCode, given: Given | None, folder: Path, device: str, 
 def load_together(
     codes: Sequence[tuple[KernelCode, Given | None]], folder: Path, device: str, scratch: list[Any]
 ) -> list[Launcher]:
-    """Load kernels, generated C side by side: a call may have several. Raises `UnplannableCall` where one fails."""
+    """Load kernels, generated C side by side: a call may have several.
+
+    Raises `UnplannableCallError` where one fails.
+    """
     load = partial(load_code, folder=folder, device=device, scratch=scratch)
     if device != "cpu" or len(codes) < 2:
         return [load(*code) for code in codes]
     with ThreadPoolExecutor(min(len(codes), os.cpu_count() or 1), "compile") as threads:
-        return list(threads.map(lambda one: load(*one), codes))
+        return list(threads.map(lambda arguments: load(*arguments), codes))
 
 
 def fits(parameter: str, form: Any) -> bool:
@@ -73,7 +76,7 @@ def _load_c(code: KernelCode, given: Given, folder: Path) -> Launcher:
     try:
         function.argtypes = [_C_TYPES[form] for form in code.parameters]
     except KeyError as error:
-        raise UnplannableCall(f"{code.name}: a parameter of type {error}") from None
+        raise UnplannableCallError(f"{code.name}: a parameter of type {error}") from None
     function.restype = ctypes.c_int32
     sizes = [(number, size) for number, size in enumerate(given.parameters) if isinstance(size, int)]
 

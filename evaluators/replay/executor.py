@@ -20,7 +20,7 @@ from .operators import ALLOCATIONS, allowed_operator, kind_of
 from .random_bytes import RandomBytes
 from .threads import Threads
 from .tir_c import generated_c
-from .values import UnplannableCall, argument, dtype_of, layout_of, numbers_in
+from .values import UnplannableCallError, argument, dtype_of, layout_of, numbers_in
 from .walls import Form, Walled, Walls
 
 _NOT_RESIZABLE = "not resizable"
@@ -30,10 +30,10 @@ _NOT_RESIZABLE = "not resizable"
 class PlanExecutor:
     """A checked and compiled plan; call it with inputs and weights.
 
-    Raises `UnplannableCall` where the plan contains anything but launches and allowed operators over its own tensors.
-    `folder` keeps compiled code; `constants` are the tensors that the plan names so. `packing` executes the plan's own
-    one of that name. Memory for constants, for what is packed, and for what the plan only allocates, lies between
-    `walls`.
+    Raises `UnplannableCallError` where the plan contains anything but launches and allowed operators over its own
+    tensors. `folder` keeps compiled code; `constants` are the tensors that the plan names so. `packing` executes the
+    plan's own one of that name. Memory for constants, for what is packed, and for what the plan only allocates, lies
+    between `walls`.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class PlanExecutor:
             if isinstance(planned, TorchStep) and kind_of(planned.operator) != FREE:
                 written = allowed_operator(planned.operator)._schema.is_mutable
                 used = {item: tensors[item] for item in numbers_in([planned.args, list(planned.kwargs.values())])}
-                kept = {number: one.clone() if written else one for number, one in used.items()}
+                kept = {number: tensor.clone() if written else tensor for number, tensor in used.items()}
                 found.append((planned.operator, partial(step, kept)))
             step(tensors)
         return found
@@ -119,7 +119,7 @@ class PlanExecutor:
     def pack(self, weights: Mapping[str, Any]) -> None:
         """Make `packed` of weights that fit: before the first call, and again where there are others.
 
-        It stays in the same memory. Raises `UnplannableCall`.
+        It stays in the same memory. Raises `UnplannableCallError`.
         """
         if self.packing is None:
             return
@@ -127,11 +127,13 @@ class PlanExecutor:
         before = WrittenWeights(weights)
         made = self.packing([], weights, 0)
         if written := before.names():
-            raise UnplannableCall(f"what packs its weights writes to {written[0]}; it must make tensors of its own")
+            raise UnplannableCallError(
+                f"what packs its weights writes to {written[0]}; it must make tensors of its own"
+            )
         for number, tensor in zip(self.plan.packed, made, strict=True):
             layout = self.plan.layouts[number]
             if layout_of(tensor).model_copy(update={"offset": 0}) != layout:
-                raise UnplannableCall(f"what packs its weights makes another tensor than {layout}")
+                raise UnplannableCallError(f"what packs its weights makes another tensor than {layout}")
             if number not in self.packed:
                 walled, (self.packed[number],) = self._between_walls([_form(layout)], [f"packed tensor {number}"])
                 self._packed_memory.append(walled)
@@ -161,7 +163,7 @@ class PlanExecutor:
         return run
 
     def reserve(self, places: int) -> None:
-        """Make, or spoil, the memory that so many calls allocate; undo what earlier ones left in constants.
+        """Allocate, or overwrite, the memory of this many calls; undo what earlier ones left in constants.
 
         A call finds nothing of another one in its memory, and does not wait for the system to provide it.
         """
@@ -204,18 +206,18 @@ class PlanExecutor:
             tensor.copy_(self._first[number])
 
     def require_fit(self, inputs: Sequence[Any], weights: Mapping[str, Any]) -> None:
-        """Raise `UnplannableCall` unless tensors and values are like those of the recording."""
+        """Raise `UnplannableCallError` unless tensors and values are like those of the recording."""
         if len(inputs) != len(self.plan.inputs):
-            raise UnplannableCall(f"{len(inputs)} inputs, but {len(self.plan.inputs)} when it was recorded")
+            raise UnplannableCallError(f"{len(inputs)} inputs, but {len(self.plan.inputs)} when it was recorded")
         for number, (given, value) in enumerate(zip(self.plan.inputs, inputs, strict=True)):
             if isinstance(given, int):
                 if not _is_like(value, self.plan.layouts[given]):
-                    raise UnplannableCall(f"input {number} is not like the recorded {self.plan.layouts[given]}")
+                    raise UnplannableCallError(f"input {number} is not like the recorded {self.plan.layouts[given]}")
             elif argument(given["value"], self._device)({}) != value:
-                raise UnplannableCall(f"input {number} had another value when it was recorded")
+                raise UnplannableCallError(f"input {number} had another value when it was recorded")
         for name, number in self.plan.weights.items():
             if name not in weights or layout_of(weights[name]) != self.plan.layouts[number]:
-                raise UnplannableCall(f"the weight {name} is not like the recorded {self.plan.layouts[number]}")
+                raise UnplannableCallError(f"the weight {name} is not like the recorded {self.plan.layouts[number]}")
 
     def _loaded(self, folder: Path) -> dict[tuple[str, Given | None], Launcher]:
         """Return what launches each code of the plan, C by what it is given."""
@@ -237,12 +239,12 @@ class PlanExecutor:
         args = [argument(form, self._device) for form in step.args]
         kwargs = {key: argument(form, self._device) for key, form in step.kwargs.items()}
         results, outs = step.results, [item.name for item in operator._schema.arguments if item.is_out]
-        resizes = UnplannableCall(f"the operator {step.operator}, which resizes what it writes to")
+        resizes = UnplannableCallError(f"the operator {step.operator}, which resizes what it writes to")
 
         def run(tensors: dict[int, Any]) -> None:
             if results[0] in tensors:  # reserved
                 return
-            named = {key: one(tensors) for key, one in kwargs.items()}
+            named = {key: argument(tensors) for key, argument in kwargs.items()}
             before = [named[name].shape for name in outs]
             try:
                 result = operator(*[item(tensors) for item in args], **named)
@@ -292,10 +294,10 @@ def bytes_of(tensor: Any) -> Any:
     return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage())
 
 
-def _same_bits(one: Any, other: Any) -> bool:
+def _same_bits(first: Any, second: Any) -> bool:
     import torch
 
-    first, second = (tensor.contiguous().reshape(-1).view(torch.uint8) for tensor in (one, other))
+    first, second = (tensor.contiguous().reshape(-1).view(torch.uint8) for tensor in (first, second))
     return bool(torch.equal(first, second))
 
 
@@ -309,37 +311,37 @@ def _is_like(value: Any, layout: TensorLayout) -> bool:
 
 
 def check_references(plan: LaunchPlan) -> None:
-    """Raise `UnplannableCall` unless every tensor exists before it is used, once, and every launch fits its code."""
+    """Raise `UnplannableCallError` unless tensors are made once, before their use, and launches fit their code."""
     if not all(isinstance(given, int) or (isinstance(given, dict) and [*given] == ["value"]) for given in plan.inputs):
-        raise UnplannableCall("an input that is neither a tensor nor a value")
+        raise UnplannableCallError("an input that is neither a tensor nor a value")
     numbers = [*(value for value in plan.inputs if isinstance(value, int)), *plan.weights.values(), *plan.constants]
     numbers += plan.packed
     known = {*numbers}
     if len(known) != len(numbers) or not known <= plan.layouts.keys():
-        raise UnplannableCall("inputs, weights and constants without a number and a layout of their own")
+        raise UnplannableCallError("inputs, weights and constants without a number and a layout of their own")
     packing = plan.packing
     if len(plan.packed) != (len(packing.outputs) if packing else 0) or (
         packing and (packing.inputs or packing.packing)
     ):
-        raise UnplannableCall("what packs its weights is not a plan that makes tensors of weights alone")
+        raise UnplannableCallError("what packs its weights is not a plan that makes tensors of weights alone")
     for step in plan.steps:
         if isinstance(step, TorchStep):
             _require_known(numbers_in([step.args, list(step.kwargs.values())]), known, step.operator)
             if len({*known, *step.results}) < len(known) + len(step.results):
-                raise UnplannableCall(f"{step.operator} gives a tensor a number that another one has")
+                raise UnplannableCallError(f"{step.operator} gives a tensor a number that another one has")
             known |= set(step.results)
             continue
         for launch in step.launches if isinstance(step, ParallelStep) else (step,):
             code = plan.codes.get(launch.code)
             if code is None or code.digest != launch.code or len(code.parameters) != len(launch.arguments):
-                raise UnplannableCall("a launch that does not fit its kernel")
+                raise UnplannableCallError("a launch that does not fit its kernel")
             _require_known(numbers_in(launch.arguments), known, code.name)
             for parameter, form in zip(code.parameters, launch.arguments, strict=True):
                 if not fits(parameter, form):
-                    raise UnplannableCall(f"{code.name}: {form!r} for a parameter of type {parameter}")
+                    raise UnplannableCallError(f"{code.name}: {form!r} for a parameter of type {parameter}")
     _require_known(plan.outputs, known, "the result")
 
 
 def _require_known(numbers: Sequence[int], known: set[int], where: str) -> None:
     if not set(numbers) <= known:
-        raise UnplannableCall(f"{where} uses a tensor that no step made")
+        raise UnplannableCallError(f"{where} uses a tensor that no step made")

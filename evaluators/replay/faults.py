@@ -1,4 +1,4 @@
-"""Says why a process ends that touched a wall, or whose generated C left an array: a signal alone tells nobody where.
+"""Says why a process ends that touched a wall, or whose generated C left an array: a signal alone does not say where.
 
 The handler is Python, called by the signal in the thread that runs the kernel. That thread is in native code that was
 called through ctypes, without the interpreter's lock, so it can take the lock and answer the request.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .values import UnplannableCall
+from .values import UnplannableCallError
 
 JOINING = ("\\", "%:", "<:", ":>", "<%", "%>", "??")
 """Of joined lines, and of other spellings of marks."""
@@ -16,17 +16,18 @@ _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(.*?)\s*$", re.MULTILINE)
 def body_of(source: str, directives: re.Pattern[str]) -> str:
     """Return generated C without comments and directives, and with empty texts.
 
-    Raises `UnplannableCall` for a directive that does not match, and for characters that would hide code from a reader.
+    Raises `UnplannableCallError` for a directive that does not match, and for characters that would hide code from a
+    reader.
     """
     body = _TEXT_OR_COMMENT.sub(lambda found: found[1] or " ", source)
     for directive in _DIRECTIVE.findall(body):
         if not directives.fullmatch(directive):
-            raise UnplannableCall(f"'#{directive}'")
+            raise UnplannableCallError(f"'#{directive}'")
     body = _DIRECTIVE.sub(" ", body).replace('extern "C"', " ")
     body = re.sub(rf"(\w?){_TEXT}", lambda found: "R'" if found[1] else '""', body)  # a raw text ends elsewhere
     for mark in ("#", "'", *JOINING):
         if mark in body:
-            raise UnplannableCall(f"the character {mark}")
+            raise UnplannableCallError(f"the character {mark}")
     if not source.isascii() or body.replace('""', "").count('"'):
-        raise UnplannableCall("characters that are not C's")
+        raise UnplannableCallError("characters that are not C's")
     return body

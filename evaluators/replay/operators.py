@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from ..profiling.operator_kinds import classify
-from .values import UnplannableCall
+from .values import UnplannableCallError
 
 BROUGHT = ("aten", "prims")
 """Namespaces of torch's own operators."""
@@ -23,9 +23,9 @@ ALLOCATIONS = frozenset(
 )  # fmt: skip
 """Operators that only allocate. What they return is reserved before a batch of calls (`PlanExecutor.reserve`)."""
 _UNWRITTEN = re.compile(r"empty|resize")
-"""In the names of all operators that return memory as they find it; of others than `ALLOCATIONS` nobody spoils it."""
+"""Part of the names of operators that return uninitialized memory; only that of `ALLOCATIONS` is overwritten."""
 _NEVER = frozenset({"from_file", "requires_grad_", "_lazy_clone"})
-"""What reads files, changes how others are treated, or works only when its result is read, which nobody times."""
+"""Operators that read files, change how others are executed, or compute only when their result is read."""
 _TENSORS = ("Tensor", "List[Tensor]")
 
 
@@ -37,7 +37,7 @@ def changes_layout(operator: Any) -> bool:
 
 
 def allowed_operator(name: str) -> Any:
-    """Return torch's operator of this name. Raises `UnplannableCall` for one that a plan may not contain.
+    """Return torch's operator of this name. Raises `UnplannableCallError` for one that a plan may not contain.
 
     It computes tensors from tensors: nothing that it returns is anything else, so it has no other purpose. Tensors of
     others keep their memory: what a resized one hides behind its end would last. How much of the work torch may do is
@@ -47,29 +47,29 @@ def allowed_operator(name: str) -> Any:
 
     match = _NAME.fullmatch(name)
     if match is None:
-        raise UnplannableCall(f"the operator {name}, which torch does not bring")
+        raise UnplannableCallError(f"the operator {name}, which torch does not bring")
     space, packet, overload = match.groups()
     if packet in _NEVER:
-        raise UnplannableCall(f"the operator {name}")
+        raise UnplannableCallError(f"the operator {name}")
     if _UNWRITTEN.search(packet) and name not in ALLOCATIONS:
-        raise UnplannableCall(f"the operator {name}, which returns memory that it has not written to")
+        raise UnplannableCallError(f"the operator {name}, which returns memory that it has not written to")
     if _RANDOM.match(packet.lstrip("_").removeprefix("native_")):
-        raise UnplannableCall(f"the operator {name}, which draws random numbers")
+        raise UnplannableCallError(f"the operator {name}, which draws random numbers")
     found = getattr(getattr(getattr(torch.ops, space), packet, None), overload, None)
     if found is None or not torch._C._dispatch_has_kernel(found.name()):
-        raise UnplannableCall(f"the operator {name}, which this torch does not have")
+        raise UnplannableCallError(f"the operator {name}, which this torch does not have")
     returned = [str(item.type) for item in found._schema.returns]
     if not returned or not set(returned) <= set(_TENSORS) or changes_layout(found):
-        raise UnplannableCall(f"the operator {name}, which does something else than to compute a tensor")
+        raise UnplannableCallError(f"the operator {name}, which does something else than to compute a tensor")
     return found
 
 
 def kind_of(name: str) -> str:
-    """Return the kind of an operator, as `profiling.operator_kinds` has them. Raises `UnplannableCall`."""
+    """Return the kind of an operator, as `profiling.operator_kinds` has them. Raises `UnplannableCallError`."""
     return kind_and_family(name)[0]
 
 
 def kind_and_family(name: str) -> tuple[str, str]:
-    """Return kind and family of an operator. Raises `UnplannableCall`."""
+    """Return kind and family of an operator. Raises `UnplannableCallError`."""
     found = allowed_operator(name)
     return classify(found.overloadpacket.__name__, found.namespace, {tag.name for tag in found.tags}, found.is_view)

@@ -15,7 +15,7 @@ from typing import Any
 
 from ...core.launch_plan import KernelCode
 from ..timing.scrub import LOCAL_BYTES
-from .values import UnplannableCall
+from .values import UnplannableCallError
 
 OPTIONS = re.compile(r"--?(maxrregcount|opt-level|register-usage-level|O)[= ]?\d+|-v|--verbose")
 """Options of ptxas that a kernel may ask for."""
@@ -59,29 +59,29 @@ _DEFAULTS: Mapping[str, Any] = {
 
 
 def require_ptx(code: KernelCode) -> None:
-    """Raise `UnplannableCall` where PTX contains anything that is not allowed."""
+    """Raise `UnplannableCallError` where PTX contains anything that is not allowed."""
     if _ENTRY.findall(_SKIPPED.sub(" ", code.text)) != [code.entry]:
-        raise UnplannableCall(f"{code.name}: PTX with other kernels than the one that is launched")
+        raise UnplannableCallError(f"{code.name}: PTX with other kernels than the one that is launched")
     require_only_computes(code.name, code.text)
 
 
 def require_only_computes(name: str, text: str) -> None:
-    """Raise `UnplannableCall` where PTX keeps something beyond a launch, leaves its kernels, or reads a clock."""
+    """Raise `UnplannableCallError` where PTX keeps something beyond a launch, leaves its kernels, or reads a clock."""
     text = _POINTER.sub(".ptr", _DEBUG_DATA.sub(" ", _SKIPPED.sub(" ", text)))
     for pattern in (_UNKNOWN, _TELLING, _INDIRECT):
         if (found := pattern.search(text)) is not None:
-            raise UnplannableCall(f"{name}: PTX with '{found[0].strip()}'")
+            raise UnplannableCallError(f"{name}: PTX with '{found[0].strip()}'")
     local = sum(int(match["bits"]) // 8 * int(match["count"] or 1) for match in _LOCAL.finditer(text))
     if local > LOCAL_BYTES:
-        raise UnplannableCall(f"{name}: PTX with {local} bytes of local memory, which outlive a launch")
+        raise UnplannableCallError(f"{name}: PTX with {local} bytes of local memory, which outlive a launch")
     tables = {match[1] for match in _TABLE.finditer(text)}
     text = _TABLE.sub(" ", text)
     for chain in _DIRECTIVES.findall(text):
         if kept := _KEPT.intersection(chain.split(".")):
-            raise UnplannableCall(f"{name}: PTX with '.{min(kept)}', which outlives a launch")
+            raise UnplannableCallError(f"{name}: PTX with '.{min(kept)}', which outlives a launch")
     # Registers belong to one function, and what passes an address to another is refused.
     if tables and not all(_only_reads(body, tables) for body in _FUNCTION.split(text)):
-        raise UnplannableCall(f"{name}: PTX that may write to {min(tables)}, which outlives a launch")
+        raise UnplannableCallError(f"{name}: PTX that may write to {min(tables)}, which outlives a launch")
 
 
 def _only_reads(text: str, tables: set[str]) -> bool:
@@ -102,8 +102,8 @@ def _only_reads(text: str, tables: set[str]) -> bool:
 def load_ptx(code: KernelCode, folder: Path, device: str, scratch: list[Any]) -> Any:
     """Return a function that launches the kernel, given the grid and the arguments.
 
-    Scratch memory that the launches take is added to `scratch`. Raises `UnplannableCall` where the code is not allowed,
-    does not compile, or does not fit the device.
+    Scratch memory that the launches take is added to `scratch`. Raises `UnplannableCallError` where the code is not
+    allowed, does not compile, or does not fit the device.
     """
     require_ptx(code)
     settings = _settings(code)
@@ -113,7 +113,7 @@ def load_ptx(code: KernelCode, folder: Path, device: str, scratch: list[Any]) ->
         from triton.compiler import make_backend
         from triton.runtime.driver import driver
     except ImportError:
-        raise UnplannableCall("Triton, which launches PTX, is not installed") from None
+        raise UnplannableCallError("Triton, which launches PTX, is not installed") from None
     index = torch.device(device).index or 0
     try:
         target = driver.active.get_current_target()
@@ -123,7 +123,7 @@ def load_ptx(code: KernelCode, folder: Path, device: str, scratch: list[Any]) ->
         _, function, *_ = driver.active.utils.load_binary(code.entry, cubin, settings.shared, index)
         packed = backend.pack_metadata(settings)
     except Exception as error:  # of ptxas, or of the driver
-        raise UnplannableCall(f"{code.name}: PTX that cannot be loaded: {str(error).strip()[:200]}") from None
+        raise UnplannableCallError(f"{code.name}: PTX that cannot be loaded: {str(error).strip()[:200]}") from None
     stream_of = driver.active.get_current_stream
 
     def allocate(size: int, *_: Any) -> Any:
@@ -147,12 +147,14 @@ def _source(code: KernelCode) -> Any:
 def _settings(code: KernelCode) -> Any:
     found = {**_DEFAULTS, **{name: code.settings[name] for name in code.settings if name in (*_NUMBERS, *_DEFAULTS)}}
     if not all(isinstance(found.get(name), int) for name in _NUMBERS):
-        raise UnplannableCall(f"{code.name}: PTX without its settings")
+        raise UnplannableCallError(f"{code.name}: PTX without its settings")
     if found["profile_scratch_size"] or found["instrumentation_mode"]:
-        raise UnplannableCall(f"{code.name}: PTX that Triton instrumented for its profiler")
+        raise UnplannableCallError(f"{code.name}: PTX that Triton instrumented for its profiler")
     for option in re.split(r"\s+(?=-)", (found["ptx_options"] or "").strip()):
         if option and not OPTIONS.fullmatch(option):
-            raise UnplannableCall(f"{code.name}: the option {option} of ptxas, which is not among the allowed ones")
+            raise UnplannableCallError(
+                f"{code.name}: the option {option} of ptxas, which is not among the allowed ones"
+            )
     return SimpleNamespace(name=code.entry, **found)
 
 

@@ -1,6 +1,6 @@
 """Random bytes, with which memory is filled before each call, one that is checked and one that is timed alike.
 
-One of 256 numbers in fp32 is then NaN or infinite, as one of 32 in fp16: what reads memory that nobody wrote to shows.
+One of 256 numbers in fp32 is then NaN or infinite, as one of 32 in fp16: so reads of uninitialized memory show.
 """
 
 from __future__ import annotations

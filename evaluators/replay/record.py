@@ -9,25 +9,27 @@ import contextlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...core.launch_plan import KernelCode, LaunchPlan, LaunchStep, TorchStep
 from ..languages.base import imported_supports
-from ..workers.modules import form_of, weights_of
+from ..profiling.products import tensors_in
+from ..workers.modules import form_of, is_continuous, unobserved, weights_of
+from ..workers.user_call import Layout
+from .constants import Kept, digest_of_constant
 from .operators import ALLOCATIONS, BROUGHT, changes_layout
-from .turns import Place, Recorded, Turns
-from .values import UnplannableCall, digest_of, encode, layout_of, numbers_in
+from .turns import RecordedStep, TensorPlace, Turns
+from .values import UnplannableCallError, encode, layout_of, numbers_in
 
-MAX_CONSTANT_BYTES = 1 << 28
-"""Constants, such as tables computed when the model is constructed, together."""
 _AS_STRIDED = "aten.as_strided.default"
 _COPY = "aten.copy_.default"
+_LISTS = ("tolist", "numpy", "__array__")
 
 
 def launches_of(call: Callable[[], object]) -> list[tuple[str, tuple[int, ...]]]:
     """Run a call and return the digest of the code, and the grid, of each launch; sorted, since threads race.
 
-    Raises `UntraceableCall` for a launch that cannot be reported.
+    Raises `UntraceableCallError` for a launch that cannot be reported.
     """
     found: list[tuple[str, tuple[int, ...]]] = []
 
@@ -41,40 +43,21 @@ def launches_of(call: Callable[[], object]) -> list[tuple[str, tuple[int, ...]]]
     return sorted(found)
 
 
-class Kept(NamedTuple):
-    """The memory of a tensor that exists before a call, and what it contains then."""
-
-    tensor: Any
-    contents: Any
-
-    @classmethod
-    def of(cls, tensor: Any) -> Kept:
-        """Copy what a tensor's memory contains."""
-        _require_small(tensor.untyped_storage().nbytes())
-        return cls(tensor, tensor.untyped_storage().clone())
-
-    def holds(self, view: Any) -> bool:
-        """Return whether a tensor lies in this memory."""
-        own = self.tensor.untyped_storage()  # alive, so its address is nobody else's
-        return bool(view.untyped_storage().data_ptr() == own.data_ptr())
-
-    def as_it_was(self, view: Any) -> Any:
-        """Return what a tensor in this memory contained."""
-        import torch
-
-        empty = torch.empty(0, dtype=view.dtype, device=view.device)
-        return empty.set_(self.contents, view.storage_offset(), view.shape, view.stride())
-
-
 class Recorder:
     """Collects the steps of one call; `record` runs it.
 
     What `packing` recorded made tensors of the weights, that the call may use like weights. `earlier` is what an
-    earlier call was seen to use beside inputs and weights: of that alone it is certain that this call did not make it.
+    earlier call used besides inputs and weights: only those were certainly not made by this call.
     Without it, the call is recorded only to see what it uses.
     """
 
-    def __init__(self, packing: Recorder | None = None, earlier: Recorder | None = None) -> None:
+    def __init__(
+        self, packing: Recorder | None = None, earlier: Recorder | None = None, reads_integers: bool = False
+    ) -> None:
+        """`reads_integers` allows a call to read integers and flags into Python, which are no steps of its plan."""
+        self._may_read = reads_integers
+        self.reads = False
+        """Whether the call was seen to read integers into Python, where it may."""
         self._packing = packing
         self._packed: dict[int, int] = {}  # numbers of tensors that it made, and those that it gave them
         self._before = None if earlier is None else [Kept.of(tensor) for tensor in earlier.constants.values()]
@@ -83,22 +66,22 @@ class Recorder:
         self._kept: list[Any] = []  # storages, so that no address is used twice
         self._views: dict[tuple[Any, ...], int] = {}
         self._bases: dict[int, int] = {}
-        self._places: dict[int, Place] = {}
+        self._places: dict[int, TensorPlace] = {}
         self._named: dict[str, int] = {}  # weights
         self._next = 0
         self._fixed = 0
         self._codes: dict[str, KernelCode] = {}
-        self._steps: list[Recorded] = []
+        self._steps: list[RecordedStep] = []
         self._scratch: set[int] = set()  # storages that were allocated, and not used yet
         self._failed: str | None = None
         self._constants: dict[int, Any] = {}
         self.constants: dict[int, Any] = {}
-        """Tensors that existed before the call, beside inputs and weights, as they were then, by number in its plan."""
+        """Tensors before the call other than inputs and weights, as they were then, by number in its plan."""
         self.packing_constants: Sequence[Any] = ()
         """The same of the plan's packing, in the order of that plan."""
 
     def record(self, model: Any, inputs: Sequence[Any]) -> LaunchPlan:
-        """Run one call and return its plan. Raises `UnplannableCall` with the reason where there is none."""
+        """Run one call and return its plan. Raises `UnplannableCallError` with the reason where there is none."""
         given = [self._input(value) for value in inputs]
         weights = self._weights(model)
         result = self._run(lambda: model(*inputs))
@@ -109,7 +92,7 @@ class Recorder:
         if self._packing is None:
             return plan
         if self._packing._failed is not None:
-            raise UnplannableCall(f"where it packs its weights, {self._packing._failed}")
+            raise UnplannableCallError(f"where it packs its weights, {self._packing._failed}")
         packed = {self._numbers[number]: made for number, made in self._packed.items()}
         packing = self._packing._plan([], self._packing._named, [packed[number] for number in sorted(packed)], "tuple")
         if not packed:
@@ -140,6 +123,8 @@ class Recorder:
             for support in imported_supports():
                 stack.enter_context(support.recording(self._launched))
             stack.enter_context(torch.no_grad())
+            if self._may_read:
+                stack.enter_context(self._lists())
             stack.enter_context(self._operators())
             return call()
 
@@ -149,9 +134,9 @@ class Recorder:
         return self._named
 
     def _plan(self, inputs: Sequence[Any], weights: Mapping[str, int], outputs: Sequence[int], form: Any) -> LaunchPlan:
-        """Return what was recorded. Raises `UnplannableCall`."""
+        """Return what was recorded. Raises `UnplannableCallError`."""
         if self._failed is not None:
-            raise UnplannableCall(self._failed)
+            raise UnplannableCallError(self._failed)
         turns = Turns(self._steps, self._places, self._codes, self._fixed)
         self._numbers = turns.numbers
         constants = {self._numbers[number]: tensor for number, tensor in self._constants.items()}
@@ -161,7 +146,7 @@ class Recorder:
         return LaunchPlan(
             inputs=tuple(inputs),
             weights=dict(weights),
-            constants={number: _digest(tensor) for number, tensor in self.constants.items()},
+            constants={number: digest_of_constant(tensor) for number, tensor in self.constants.items()},
             layouts={number: layout for number, layout in sorted(layouts.items()) if number in named},
             codes=self._codes,
             steps=tuple(turns.steps),
@@ -174,13 +159,13 @@ class Recorder:
 
         if isinstance(value, torch.Tensor):
             return self._new(value)
-        return {"value": encode(value, self._number)}
+        return {"value": value.text if isinstance(value, Layout) else encode(value, self._number)}
 
     def _output(self, tensor: Any) -> int:
         import torch
 
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
-            raise UnplannableCall(f"an output of type {type(tensor).__qualname__}")
+            raise UnplannableCallError(f"an output of type {type(tensor).__qualname__}")
         return self._number(tensor)
 
     def _new(self, tensor: Any) -> int:
@@ -192,7 +177,7 @@ class Recorder:
         if storage._cdata not in self._bases:
             self._bases[storage._cdata] = number
             self._kept.append(storage)
-        self._places[number] = Place(storage._cdata, layout_of(tensor), self._thread)
+        self._places[number] = TensorPlace(storage._cdata, layout_of(tensor), self._thread)
         self._views.setdefault(self._key(tensor), number)
         return number
 
@@ -221,7 +206,9 @@ class Recorder:
         if self._before is not None:
             kept = next((item for item in self._before if item.holds(tensor)), None)
             if kept is None:
-                raise UnplannableCall("a tensor that the call makes, and not with torch's operators; make it before")
+                raise UnplannableCallError(
+                    "a tensor that the call makes, and not with torch's operators; make it before"
+                )
             constant = kept.as_it_was(tensor)
         number = self._new(tensor.detach())
         self._constants[number] = constant
@@ -236,7 +223,7 @@ class Recorder:
 
     def _new_packed(self, tensor: Any, made: int) -> int:
         if any(not stride and extent > 1 for stride, extent in zip(tensor.stride(), tensor.shape, strict=True)):
-            raise UnplannableCall("what `prepare` expanded; make it contiguous there")
+            raise UnplannableCallError("what `prepare` expanded; make it contiguous there")
         number = self._new(tensor.detach())
         place = self._places[number]
         self._places[number] = replace(place, layout=place.layout.model_copy(update={"offset": 0}))
@@ -247,7 +234,7 @@ class Recorder:
         """Add a view that no operator made, such as `tensor.data`."""
         layout = layout_of(tensor)
         if layout.dtype != self._places[base].layout.dtype:
-            raise UnplannableCall("a view of another dtype")
+            raise UnplannableCallError("a view of another dtype")
         number = self._new(tensor.detach())
         arguments = ({"tensor": base}, list(layout.shape), list(layout.strides), layout.offset)
         step = TorchStep(operator=_AS_STRIDED, args=arguments, results=(number,), layouts=(layout,))
@@ -255,22 +242,36 @@ class Recorder:
         return number
 
     def _append(self, step: TorchStep | LaunchStep, free: bool = False) -> None:
-        self._steps.append(Recorded(step, self._thread, free))
+        self._steps.append(RecordedStep(step, self._thread, free))
 
     def _used(self, *forms: Any) -> None:
         self._scratch -= {self._places[number].storage for number in numbers_in(list(forms))}
 
     def _launched(self, code: KernelCode, arguments: Sequence[Any], grid: Sequence[int] = ()) -> None:
         """Add a launch; called by the languages, from any thread."""
-        with self._lock, _unseen():
+        with self._lock, unobserved():
             try:
                 encoded = tuple(encode(value, self._number) for value in arguments)
-            except UnplannableCall as reason:
+            except UnplannableCallError as reason:
                 self._failed = self._failed or f"{code.name} is launched with {reason}"
                 return
             self._used(*encoded)
             self._codes[code.digest] = code
             self._append(LaunchStep(code=code.digest, arguments=encoded, grid=tuple(grid)))
+
+    def _lists(self) -> Any:
+        """Return a context that notes tensors of which this thread makes lists: of a CPU's, no operator does."""
+        from torch.overrides import TorchFunctionMode
+
+        recorder = self
+
+        class ListMode(TorchFunctionMode):  # type: ignore[misc, no-any-unimported, unused-ignore]
+            def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+                if (name := getattr(func, "__name__", "")) in _LISTS:
+                    recorder._read(name, tensors_in(args))
+                return func(*args, **(kwargs or {}))
+
+        return ListMode()
 
     def _operators(self) -> Any:
         """Return a context that records every torch operator of this thread."""
@@ -278,7 +279,7 @@ class Recorder:
 
         recorder = self
 
-        class Mode(TorchDispatchMode):  # type: ignore[misc, no-any-unimported, unused-ignore]
+        class RecordingMode(TorchDispatchMode):  # type: ignore[misc, no-any-unimported, unused-ignore]
             @classmethod
             def _should_skip_dynamo(cls) -> bool:
                 return False  # as in `profiling.op_counter`
@@ -292,7 +293,7 @@ class Recorder:
                     recorder._operator(func, args, kwargs or {}, result)
                 return result
 
-        return Mode()
+        return RecordingMode()
 
     def _inside(self, func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
         """Call an operator that a file registered, whose own operators and launches are recorded in its place."""
@@ -302,11 +303,18 @@ class Recorder:
         key = "CUDA" if any(item.is_cuda for item in given) else "CPU"
         result = func.redispatch(torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key)), *args, **kwargs)
         returned = list(result) if isinstance(result, tuple | list) else [result]
-        with self._lock, _unseen():
-            for one in returned:
-                if isinstance(one, torch.Tensor) and one.untyped_storage()._cdata not in self._bases:
+        with self._lock, unobserved():
+            for value in returned:
+                if isinstance(value, torch.Tensor) and value.untyped_storage()._cdata not in self._bases:
                     self._failed = self._failed or f"the operator {func}, which torch does not bring"
         return result
+
+    def _read(self, name: str, tensors: Sequence[Any]) -> None:
+        """Note that the call reads tensors into Python, which only integers and flags may be."""
+        if self._may_read and not any(map(is_continuous, tensors)):
+            self.reads = True
+        else:
+            self._failed = self._failed or f"{name} reads values of a tensor into Python"
 
     def _operator(self, func: Any, args: Any, kwargs: Mapping[str, Any], result: Any) -> None:
         import torch
@@ -316,7 +324,7 @@ class Recorder:
             return  # what uses the tensor next sees another view of the same memory
         results = list(result) if isinstance(result, tuple | list) else [result]
         if not all(isinstance(item, torch.Tensor) for item in results):
-            self._failed = self._failed or f"{name} reads values of a tensor into Python"
+            self._read(name, tensors_in([*args, *kwargs.values()]))
             return
         try:
             encoded = tuple(encode(value, self._number) for value in args)
@@ -324,7 +332,7 @@ class Recorder:
             if name == _COPY and encoded[0] == encoded[1]:
                 return  # a weight that is loaded
             numbers = tuple(self._new(item) for item in results)
-        except UnplannableCall as reason:
+        except UnplannableCallError as reason:
             self._failed = self._failed or f"{name} with {reason}"
             return
         allocates = name in ALLOCATIONS
@@ -345,23 +353,4 @@ def _require_plain(tensor: Any) -> None:
     import torch
 
     if tensor.layout != torch.strided or tensor.is_conj() or tensor.is_neg():
-        raise UnplannableCall(f"a tensor of layout {tensor.layout}")
-
-
-@contextlib.contextmanager
-def _unseen() -> Any:
-    from torch.utils._python_dispatch import _disable_current_modes
-
-    with _disable_current_modes():
-        yield
-
-
-def _digest(tensor: Any) -> str:
-    _require_small(tensor.numel() * tensor.element_size())
-    with _unseen():
-        return digest_of(tensor)
-
-
-def _require_small(size: int) -> None:
-    if size > MAX_CONSTANT_BYTES:
-        raise UnplannableCall("a constant tensor of more than 256 MB; compute it in forward")
+        raise UnplannableCallError(f"a tensor of layout {tensor.layout}")

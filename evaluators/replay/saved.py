@@ -1,4 +1,7 @@
-"""A launch plan on disk: `plan.json`, the constants that it names, and its code to read. Nothing in it is Python."""
+"""A launch plan on disk: `plan.json`, the constants that it names, and its code to read. Nothing in it is Python.
+
+A plan that another process wrote is checked before it is compiled.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,17 @@ from typing import Any
 
 from ...core.errors import ResultsError
 from ...core.files import write_whole
-from ...core.launch_plan import KernelCode, LaunchPlan
+from ...core.launch_plan import KernelCode, LaunchPlan, TorchStep
+from ...core.quotation import plain
+from ...core.text import BAD_DATA, LONGEST, first_line
 from ..sandbox.untrusted_files import read_untrusted_file
 from ..workers.channel import Message
 from ..workers.tensor_ipc import Outputs, OutputTensor
-from .executor import check_references
-from .record import MAX_CONSTANT_BYTES
-from .values import UnplannableCall, dtype_of
+from .constants import MAX_CONSTANT_BYTES
+from .executor import PlanExecutor, check_references
+from .operators import ALLOCATIONS
+from .values import UnplannableCallError, dtype_of
+from .walls import Walls
 
 PLAN, CONSTANTS, DESCRIBED = "plan.json", "constants.bin", "constants.json"
 MAX_PLAN_BYTES = 32 << 20
@@ -30,7 +37,7 @@ def save_plan(plan: LaunchPlan, constants: Sequence[Message], path: Path, folder
 
     Each kernel's code is also written as a file, for reading only. Raises `ResultsError`.
     """
-    with contextlib.suppress(OSError, ValueError, UnplannableCall):
+    with contextlib.suppress(OSError, ValueError, UnplannableCallError):
         for code in _codes(read_plan(folder / PLAN)):
             (folder / _file_name(code)).unlink(missing_ok=True)
     for code in _codes(plan):
@@ -52,7 +59,7 @@ def _file_name(code: KernelCode) -> str:
 def read_plan(path: Path) -> LaunchPlan:
     """Return the plan in a file that another process wrote, of which all parts are there.
 
-    Raises `OSError` or `ValueError` where it is none, and `UnplannableCall` for one that does not fit together.
+    Raises `OSError` or `ValueError` where it is none, and `UnplannableCallError` for one that does not fit together.
     """
     plan = LaunchPlan.model_validate_json(_read(path))
     for part in plan.parts:
@@ -71,7 +78,7 @@ def saved_plan(folder: Path) -> LaunchPlan:
     """Return the plan of a folder. Raises `ResultsError` for a folder without one."""
     try:
         return read_plan(folder / PLAN)
-    except (OSError, ValueError, UnplannableCall) as error:
+    except (*BAD_DATA, UnplannableCallError) as error:
         raise _no_plan(folder, error) from None
 
 
@@ -83,11 +90,13 @@ def saved_constants(folder: Path, plan: LaunchPlan) -> tuple[list[Message], Path
         if constant_bytes(plan) > MAX_CONSTANT_BYTES:
             raise ValueError(TOO_LARGE)
         at = 0
-        for digest, size in [(one, part.layouts[n].bytes) for part in plan.parts for n, one in part.constants.items()]:
+        for digest, size in [
+            (digest_of, part.layouts[n].bytes) for part in plan.parts for n, digest_of in part.constants.items()
+        ]:
             if hashlib.sha256(read_untrusted_file(path, size, at)).hexdigest() != digest:
                 raise ValueError(f"{CONSTANTS} is not of this plan")
             at += size
-    except (OSError, ValueError, KeyError, RecursionError, TypeError) as error:
+    except BAD_DATA as error:
         raise _no_plan(folder, error) from None
     return described, path
 
@@ -97,15 +106,28 @@ def constant_bytes(plan: LaunchPlan) -> int:
     return sum(part.layouts[number].bytes for part in plan.parts for number in part.constants)
 
 
+def call_bytes(plan: LaunchPlan) -> int:
+    """Return what a call of a plan takes, in bytes: its inputs, and what it allocates; 1 or more."""
+    inputs = [plan.layouts[number].bytes for number in plan.inputs if isinstance(number, int)]
+    steps = [step for step in plan.steps if isinstance(step, TorchStep) and step.operator in ALLOCATIONS]
+    return max(1, sum(inputs) + sum(layout.bytes for step in steps for layout in step.layouts))
+
+
+def packing_bytes(packing: LaunchPlan) -> int:
+    """Return what the steps of a packing return, in bytes; 1 or more."""
+    steps = [step for step in packing.steps if isinstance(step, TorchStep)]
+    return max(1, sum(layout.bytes for step in steps for layout in step.layouts))
+
+
 def _no_plan(folder: Path, error: Exception) -> ResultsError:
-    told = (str(error).splitlines() or [type(error).__name__])[0]
+    told = first_line(plain(str(error)) or type(error).__name__, LONGEST)
     return ResultsError(f"no launch plan in {folder}: {told}", "`kernelwright plan --save-plan` writes one")
 
 
 def read_constants(plan: LaunchPlan, described: Sequence[Message], path: Path, device: str) -> list[dict[int, Any]]:
-    """Return the constants of each part of a plan by number. Raises `UnplannableCall` where they do not fit it."""
+    """Return the constants of each part of a plan by number. Raises `UnplannableCallError` where they do not fit it."""
     if len(described) != sum(len(part.constants) for part in plan.parts):
-        raise UnplannableCall("a plan without its constants")
+        raise UnplannableCallError("a plan without its constants")
     reader, left = Outputs(path), iter(described)
     return [_constants_of(part, reader, left, device) for part in plan.parts]
 
@@ -117,7 +139,28 @@ def _constants_of(part: LaunchPlan, reader: Outputs, left: Iterator[Message], de
     for number in part.constants:
         layout, description = part.layouts.get(number), next(left)
         if layout is None or description["shape"] != list(layout.shape) or not description["stored"]:
-            raise UnplannableCall("a constant without memory of its own for every element")
+            raise UnplannableCallError("a constant without memory of its own for every element")
         like = torch.empty(layout.shape, dtype=dtype_of(layout), device=device)
         found[number] = reader.next(description, like)
     return found
+
+
+def loaded_plan(
+    text: str, described: Sequence[Message], path: Path, folder: Path, device: str, walls: Walls | None = None
+) -> PlanExecutor | str:
+    """Check and compile a plan, with its constants from the file at `path`; return why it cannot be executed."""
+    folder.mkdir(exist_ok=True)
+    try:
+        plan = LaunchPlan.model_validate_json(text)
+        call, *packing = read_constants(plan, described, path, device)
+        packs = PlanExecutor(plan.packing, packing[0], folder, device, walls=walls) if plan.packing else None
+        return PlanExecutor(plan, call, folder, device, packs, walls)
+    except UnplannableCallError as reason:
+        return str(reason)
+    except Exception as error:  # what another process wrote may be anything
+        return not_a_plan(error)
+
+
+def not_a_plan(error: Exception) -> str:
+    """Return what is said of a plan that is malformed."""
+    return f"its plan is none: {type(error).__name__}: {first_line(str(error))}"

@@ -15,7 +15,7 @@ from .generated_text import body_of
 from .tir_c import passes_of
 from .tir_compile import through_checked_ptx
 from .tir_host import generated_host
-from .values import UnplannableCall
+from .values import UnplannableCallError
 
 FLAGS = re.compile(
     r"-O[0-3]|--?use_fast_math|--?fmad=(true|false)|--?maxrregcount=\d+|-w|-lineinfo|--expt-relaxed-constexpr"
@@ -40,7 +40,7 @@ _KERNEL = re.compile(r"\s*__global__ void (__(launch_bounds|cluster_dims)__\([\d
 def load_tir(code: KernelCode) -> Any:
     """Return a function that calls the kernel, given the grid, which the code contains, and the arguments.
 
-    Raises `UnplannableCall` where the code is not allowed or does not compile.
+    Raises `UnplannableCallError` where the code is not allowed or does not compile.
     """
     passes = _passes(code)
     try:
@@ -49,7 +49,9 @@ def load_tir(code: KernelCode) -> Any:
         from tilelang.backend.target import determine_target
         from tilelang.engine.lower import device_codegen, device_codegen_without_compile, host_codegen
     except ImportError as error:
-        raise UnplannableCall(f"TileLang, which compiles its IR, is not installed or another one ({error})") from None
+        raise UnplannableCallError(
+            f"TileLang, which compiles its IR, is not installed or another one ({error})"
+        ) from None
     try:
         modules = {name: tvm.ir.load_json(text) for name, text in json.loads(code.text).items()}
         target = determine_target("cuda", return_object=True)
@@ -63,10 +65,10 @@ def load_tir(code: KernelCode) -> Any:
         host.import_module(compiled)
         executable = tvm.runtime.Executable(host)
         executable.jit()
-    except UnplannableCall:
+    except UnplannableCallError:
         raise
     except Exception as error:  # of TVM, nvcc or g++
-        raise UnplannableCall(f"{code.name}: IR that does not compile: {str(error).strip()[-200:]}") from None
+        raise UnplannableCallError(f"{code.name}: IR that does not compile: {str(error).strip()[-200:]}") from None
 
     def launch(grid: tuple[int, ...], values: list[Any]) -> None:
         executable(*values)
@@ -79,23 +81,23 @@ def _passes(code: KernelCode) -> dict[str, Any]:
     flags = [part for flag in code.flags for part in flag.split()]
     for flag in flags:
         if not FLAGS.fullmatch(flag):
-            raise UnplannableCall(f"{code.name}: the compiler flag {flag}, which is not among the allowed ones")
+            raise UnplannableCallError(f"{code.name}: the compiler flag {flag}, which is not among the allowed ones")
     return {**passes, **({"tl.device_compile_flags": flags} if flags else {})}
 
 
 def require_device_code(code: KernelCode, source: str) -> None:
-    """Raise `UnplannableCall` unless generated CUDA contains only kernels, and in them only what kernels need."""
+    """Raise `UnplannableCallError` unless generated CUDA contains only kernels, and in them only what kernels need."""
     try:
         body = body_of(source, _DIRECTIVES)
-    except UnplannableCall as reason:
-        raise UnplannableCall(f"{code.name}: generated CUDA with {reason}") from None
+    except UnplannableCallError as reason:
+        raise UnplannableCallError(f"{code.name}: generated CUDA with {reason}") from None
     if (found := _NEVER.search(body)) is not None:
-        raise UnplannableCall(f"{code.name}: generated CUDA with '{found[0]}'")
+        raise UnplannableCallError(f"{code.name}: generated CUDA with '{found[0]}'")
     if '"' in body:
-        raise UnplannableCall(f"{code.name}: generated CUDA with texts")
+        raise UnplannableCallError(f"{code.name}: generated CUDA with texts")
     outside, depth = "", 0
     for part in re.split(r"([{}])", body):
         depth += {"{": 1, "}": -1}.get(part, 0)
         outside += (";" if part == "}" else "" if part == "{" else part) if depth == 0 else ""
     if depth or not all(_KERNEL.fullmatch(item) for item in outside.split(";") if item.strip()):
-        raise UnplannableCall(f"{code.name}: generated CUDA with something else than kernels")
+        raise UnplannableCallError(f"{code.name}: generated CUDA with something else than kernels")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .ptx import require_only_computes
-from .values import UnplannableCall
+from .values import UnplannableCallError
 
 _COMPILE_S = 600
 """Seconds that the assembler may take."""
@@ -22,14 +22,14 @@ _OF_CUDA = ("-I", "-std=", "--expt-", "-w")
 def through_checked_ptx(name: str) -> Iterator[None]:
     """While it is active, TileLang compiles CUDA to PTX, and to a binary only what that may contain.
 
-    The binaries of earlier compilations are not used. Raises `UnplannableCall` for PTX that is not allowed.
+    The binaries of earlier compilations are not used. Raises `UnplannableCallError` for PTX that is not allowed.
     """
     import tilelang
     from tilelang.contrib import nvcc
     from tilelang.env import env
 
     cached, compile_cuda = env.is_cache_enabled(), nvcc.compile_cuda
-    refused: list[UnplannableCall] = []
+    refused: list[UnplannableCallError] = []
 
     def compiled(
         source: str, target_format: str, arch: Sequence[str], options: Sequence[str] = (), **settings: Any
@@ -37,7 +37,7 @@ def through_checked_ptx(name: str) -> Iterator[None]:
         ptx = bytes(compile_cuda(source, "ptx", arch, options=options, **settings)).decode()
         try:
             require_only_computes(name, ptx)
-        except UnplannableCall as reason:
+        except UnplannableCallError as reason:
             refused.append(reason)
             raise
         return _assembled(nvcc.get_nvcc_compiler(), ptx, target_format, [*arch, *options])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .values import UnplannableCall
+from .values import UnplannableCallError
 
 _ELEMENT_BYTES = (1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4)
 """Of the driver's types of elements, by their numbers."""
@@ -17,14 +17,14 @@ def descriptor(name: str, tiled: bool, buffer: Any, numbers: Sequence[Any]) -> t
     """Return conditions that hold where a descriptor stays within a tensor, and its numbers as they were checked.
 
     The numbers are those of `__tvm_tensormap_create_tiled` or `_im2col` without the two addresses. What depends on no
-    extent is checked here, and `UnplannableCall` raised.
+    extent is checked here, and `UnplannableCallError` raised.
     """
     from tilelang import tvm
 
     tirx = tvm.tirx
     kind, rank = (_constant(name, number) for number in numbers[:2])
     if not 0 <= kind < len(_ELEMENT_BYTES) or not (1 if tiled else 3) <= rank <= 5:
-        raise UnplannableCall(f"{name}: a descriptor of elements {kind} and rank {rank}")
+        raise UnplannableCallError(f"{name}: a descriptor of elements {kind} and rank {rank}")
     # Boxes and steps; or steps, corners, and the box of pixels and channels.
     ranges = (
         [(1, 256)] * rank + [(1, 8)] * rank
@@ -33,8 +33,10 @@ def descriptor(name: str, tiled: bool, buffer: Any, numbers: Sequence[Any]) -> t
     )
     ranges = [*ranges, *_MODES]
     rest = [_constant(name, number) for number in numbers[2 + 2 * rank :]]
-    if len(rest) != len(ranges) or not all(low <= one <= high for one, (low, high) in zip(rest, ranges, strict=True)):
-        raise UnplannableCall(f"{name}: a descriptor with the numbers {rest}")
+    if len(rest) != len(ranges) or not all(
+        low <= value <= high for value, (low, high) in zip(rest, ranges, strict=True)
+    ):
+        raise UnplannableCallError(f"{name}: a descriptor with the numbers {rest}")
     sizes = [_wide(number) for number in numbers[2 : 2 + 2 * rank]]
     extents, strides = sizes[:rank], sizes[rank:]
     strides[0] = tirx.IntImm("int64", _ELEMENT_BYTES[kind])  # the driver takes it for granted
@@ -47,11 +49,11 @@ def descriptor(name: str, tiled: bool, buffer: Any, numbers: Sequence[Any]) -> t
         end = end + (extent - 1) * stride
     conditions.append(end <= room)
     left = []
-    for one in (tvm.arith.Analyzer().simplify(condition) for condition in conditions):
-        if not isinstance(one, tirx.IntImm):
-            left.append(one)
-        elif not int(one):
-            raise UnplannableCall(f"{name}: a descriptor that reaches beyond its tensor")
+    for simplified in map(tvm.arith.Analyzer().simplify, conditions):
+        if not isinstance(simplified, tirx.IntImm):
+            left.append(simplified)
+        elif not int(simplified):
+            raise UnplannableCallError(f"{name}: a descriptor that reaches beyond its tensor")
     return left, [*numbers[:2], *extents, *sizes[rank:], *numbers[2 + 2 * rank :]]
 
 
@@ -83,5 +85,5 @@ def _constant(name: str, value: Any) -> int:
     from tilelang import tvm
 
     if not isinstance(value, tvm.tirx.IntImm):
-        raise UnplannableCall(f"{name}: a descriptor whose kind depends on an argument")
+        raise UnplannableCallError(f"{name}: a descriptor whose kind depends on an argument")
     return int(value)

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...core.launch_plan import KernelCode
 from .tir_descriptors import descriptor
-from .values import UnplannableCall
+from .values import UnplannableCallError
 
 _KERNEL = re.compile(r"(?!_)[A-Za-z]\w{0,199}")
 """Names that are none of the runtime's own functions."""
@@ -38,14 +38,14 @@ ENTRY = "launch"
 def generated_host(code: KernelCode, host: Any, device: Any, context: Any) -> Any:
     """Return a module of TVM whose only function launches the kernels of `device` as `host` says.
 
-    Raises `UnplannableCall` for anything in `host` that such a function cannot do.
+    Raises `UnplannableCallError` for anything in `host` that such a function cannot do.
     """
     import tilelang
     from tilelang import tvm
 
     functions = list(host.functions.values())
     if len(functions) != 1 or len(functions[0].params) != 4:
-        raise UnplannableCall(f"{code.name}: a host with something else than one function")
+        raise UnplannableCallError(f"{code.name}: a host with something else than one function")
     written = _Host(code, tvm.tirx, _kernels(code, device), functions[0].params[1])
     written.read(functions[0].body)
     target = tvm.target.Target(context.target, context.target_host)
@@ -61,10 +61,10 @@ def _kernels(code: KernelCode, device: Any) -> dict[str, tuple[Any, int]]:
         name, attributes = str(variable.name_hint), function.attrs
         tags = [str(item) for item in attributes.get("tirx.kernel_launch_params", [])]
         if not _KERNEL.fullmatch(name) or str(attributes.get("global_symbol", name)) != name:
-            raise UnplannableCall(f"{code.name}: a kernel of the name {name[:80]!r}")
+            raise UnplannableCallError(f"{code.name}: a kernel of the name {name[:80]!r}")
         extents = [tag for tag in tags if tag not in _TAGS_WITHOUT_ARGUMENT]
         if len({*tags}) != len(tags) or not all(_TAG.fullmatch(extent) for extent in extents):
-            raise UnplannableCall(f"{code.name}: a kernel with the extents {', '.join(tags)[:200]}")
+            raise UnplannableCallError(f"{code.name}: a kernel with the extents {', '.join(tags)[:200]}")
         found[name] = (list(function.params), len(extents))
     return found
 
@@ -266,5 +266,5 @@ class _Host:
     def _is_call(self, value: Any, name: str) -> bool:
         return isinstance(value, self._tirx.Call) and getattr(value.op, "name", None) == f"tirx.{name}"
 
-    def _refused(self, what: str) -> UnplannableCall:
-        return UnplannableCall(f"{self._code.name}: host code with {what}")
+    def _refused(self, what: str) -> UnplannableCallError:
+        return UnplannableCallError(f"{self._code.name}: host code with {what}")

@@ -3,24 +3,30 @@
 While a pool launches parts of a kernel, the calling thread goes on: it makes views and allocates the next parts. So the
 order of such steps, the numbers of their tensors and which thread was the first to see a view differ from call to call,
 where what the call does is the same.
+
+Launches that share only what both read are parallel. Which of its tensors a kernel may write to is read from its
+generated C; that orders the steps of a recording, whose results are compared: nothing depends on its being right.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...core.launch_plan import KernelCode, LaunchStep, ParallelStep, Step, TensorLayout, TorchStep
 from .values import numbers_in
-from .written import written_positions
 
 _UNORDERED = 1 << 40
 """The place of a tensor that another thread was the first to see, among those that have one."""
+_STATEMENT = re.compile(r"[;{}]")
+_ASSIGNMENT = re.compile(r"(?<![<>=!])=(?!=)|\+\+|--")
+_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedStep:
     """A step as it was recorded: by which thread, None for the calling one. A `free` one computes nothing: it makes a
     view or allocates, so it can be done earlier."""
 
@@ -30,7 +36,7 @@ class Recorded:
 
 
 @dataclass(frozen=True)
-class Place:
+class TensorPlace:
     """Where a tensor lies: its storage, its layout there, and the thread that numbered it, None for the calling one."""
 
     storage: int
@@ -44,7 +50,7 @@ class Place:
         last = sum((extent - 1) * stride for extent, stride in extents) if self.layout.elements else -1
         return self.layout.offset, self.layout.offset + last + 1
 
-    def overlaps(self, other: Place) -> bool:
+    def overlaps(self, other: TensorPlace) -> bool:
         """Return whether they may have memory in common; of two dtypes one cannot tell."""
         if self.storage != other.storage:
             return False
@@ -59,7 +65,11 @@ class Turns:
     """
 
     def __init__(
-        self, recorded: Sequence[Recorded], places: Mapping[int, Place], codes: Mapping[str, KernelCode], fixed: int
+        self,
+        recorded: Sequence[RecordedStep],
+        places: Mapping[int, TensorPlace],
+        codes: Mapping[str, KernelCode],
+        fixed: int,
     ) -> None:
         self._places, self._codes = places, codes
         self._writes: dict[str, frozenset[int]] = {}
@@ -80,7 +90,7 @@ class Turns:
         self._add(places)
         self.steps += [self._renumbered(step) for step in ordered]
 
-    def _ordered(self, stretch: Sequence[Recorded]) -> Iterator[Step]:
+    def _ordered(self, stretch: Sequence[RecordedStep]) -> Iterator[Step]:
         """Yield the steps between two that compute in torch: views and allocations, then launches."""
         launches = [item for item in stretch if isinstance(item.step, LaunchStep)]
         if all(item.thread is None for item in stretch):
@@ -104,15 +114,15 @@ class Turns:
         yield from sorted(left.values(), key=self._sorted_by)
         yield from self._together(launches)
 
-    def _together(self, launches: Sequence[Recorded]) -> Iterator[Step]:
+    def _together(self, launches: Sequence[RecordedStep]) -> Iterator[Step]:
         """Join launches that nothing orders: none of them uses what another one may have written."""
-        levels: list[list[Recorded]] = []
-        for one in launches:
+        levels: list[list[RecordedStep]] = []
+        for launch in launches:
             level = len(levels)
-            while level and not any(self._conflict(one.step, other.step) for other in levels[level - 1]):
+            while level and not any(self._conflict(launch.step, other.step) for other in levels[level - 1]):
                 level -= 1
             levels += [[]] if level == len(levels) else []
-            levels[level].append(one)
+            levels[level].append(launch)
         for launched in levels:
             steps = [item.step for item in launched if isinstance(item.step, LaunchStep)]
             if len(steps) > 1 and any(item.thread is not None for item in launched):
@@ -120,21 +130,21 @@ class Turns:
             else:
                 yield from steps
 
-    def _conflict(self, one: Any, other: Any) -> bool:
+    def _conflict(self, first: Any, second: Any) -> bool:
         """Return whether one of two launches may write what the other one uses, or repeats it.
 
         Parts of the same kernel may write to the same tensor: which elements, their numbers say.
         """
-        if one == other:
+        if first == second:
             return True
-        alike = self._codes[one.code].name == self._codes[other.code].name
+        alike = self._codes[first.code].name == self._codes[second.code].name
         return any(
-            (here in self._written(one) or there in self._written(other))
+            (here in self._written(first) or there in self._written(second))
             and not (alike and here == there)
             and self._places[mine].overlaps(self._places[its])
-            for here, form in enumerate(one.arguments)
+            for here, form in enumerate(first.arguments)
             for mine in numbers_in(form)
-            for there, its_form in enumerate(other.arguments)
+            for there, its_form in enumerate(second.arguments)
             for its in numbers_in(its_form)
         )
 
@@ -190,16 +200,16 @@ class Turns:
             return [self._form(item) for item in form]
         if not isinstance(form, dict):
             return form
-        return {key: self.numbers[one] if key in ("tensor", "descriptor") else one for key, one in form.items()}
+        return {key: self.numbers[value] if key in ("tensor", "descriptor") else value for key, value in form.items()}
 
 
 def _used_by(step: TorchStep) -> list[int]:
     return numbers_in([step.args, list(step.kwargs.values())])
 
 
-def _stretches(recorded: Sequence[Recorded]) -> Iterator[list[Recorded]]:
+def _stretches(recorded: Sequence[RecordedStep]) -> Iterator[list[RecordedStep]]:
     """Yield the steps between those that compute in torch, and each of these alone."""
-    found: list[Recorded] = []
+    found: list[RecordedStep] = []
     for item in recorded:
         if isinstance(item.step, TorchStep) and not item.free:
             yield found
@@ -208,3 +218,31 @@ def _stretches(recorded: Sequence[Recorded]) -> Iterator[list[Recorded]]:
         else:
             found.append(item)
     yield found
+
+
+def written_positions(code: KernelCode) -> frozenset[int]:
+    """Return the positions of the arguments that a launch may write to; all where the code is not generated C.
+
+    A parameter counts as read only where it is indexed, or an index is added to it, on the right of an assignment.
+    """
+    everything = frozenset(range(len(code.parameters)))
+    heads = [*re.finditer(rf"\b{re.escape(code.entry)}\s*\(([^)]*)\)\s*\{{", code.text)] if code.kind == "c" else []
+    if len(heads) != 1:
+        return everything
+    names = [(_NAME.findall(part) or [""])[-1] for part in heads[0][1].split(",")]
+    if len(names) != len(code.parameters) or len({*names}) != len(names):
+        return everything
+    body = code.text[heads[0].end() :]
+    found = set()
+    for statement in _STATEMENT.split(body):
+        assignments = [*_ASSIGNMENT.finditer(statement)]
+        found |= {*_NAME.findall(statement[: assignments[-1].end()])} if assignments else set()
+    return frozenset(at for at, name in enumerate(names) if name in found or _escapes(name, body))
+
+
+def _escapes(name: str, body: str) -> bool:
+    """Return whether a name stands anywhere but before an index: a function could be given its address."""
+    uses = len(re.findall(rf"\b{re.escape(name)}\b", body))
+    plain = re.findall(rf"(?<![&\w])\(?\b{re.escape(name)}(?:\[|\s\+)", body)
+    addresses = re.findall(rf"&\s*\(*\s*{re.escape(name)}\b", body)
+    return len(plain) != uses or bool(addresses)

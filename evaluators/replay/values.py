@@ -16,7 +16,7 @@ from typing import Any
 from ...core.launch_plan import TensorLayout
 
 
-class UnplannableCall(Exception):
+class UnplannableCallError(Exception):
     """Something that a plan cannot express."""
 
 
@@ -36,7 +36,7 @@ _DESCRIBED = ("shape", "strides", "block_shape", "padding", "round_f32_to_tf32")
 
 
 def encode(value: Any, number_of: Callable[[Any], int]) -> Any:
-    """Return the JSON form of an argument. Raises `UnplannableCall` for an object without one."""
+    """Return the JSON form of an argument. Raises `UnplannableCallError` for an object without one."""
     import torch
 
     if isinstance(value, torch.Tensor):
@@ -53,8 +53,11 @@ def encode(value: Any, number_of: Callable[[Any], int]) -> Any:
         return {"device": value.type}
     if type(value).__name__ == "TensorDescriptor" and isinstance(getattr(value, "base", None), torch.Tensor):
         fields = {name: getattr(value, name) for name in _DESCRIBED if hasattr(value, name)}
-        return {"descriptor": number_of(value.base), **{name: encode(one, number_of) for name, one in fields.items()}}
-    raise UnplannableCall(f"an argument of type {type(value).__qualname__}")
+        return {
+            "descriptor": number_of(value.base),
+            **{name: encode(field, number_of) for name, field in fields.items()},
+        }
+    raise UnplannableCallError(f"an argument of type {type(value).__qualname__}")
 
 
 Tensors = Mapping[int, Any]
@@ -64,7 +67,7 @@ Argument = Callable[[Tensors], Any]
 def argument(form: Any, device: str) -> Argument:
     """Return what gives the argument of a JSON form, from the plan's tensors by number.
 
-    Raises `UnplannableCall` for a form that `encode` never makes.
+    Raises `UnplannableCallError` for a form that `encode` never makes.
     """
     if not numbers_in(form):
         constant = _constant(form, device)
@@ -84,7 +87,7 @@ def _descriptor(number: int, fields: dict[str, Any]) -> Argument:
     if not all(
         isinstance(size, list | tuple) and all(type(item) is int and item >= 0 for item in size) for size in sizes
     ):
-        raise UnplannableCall("a tensor descriptor whose sizes are no numbers")
+        raise UnplannableCallError("a tensor descriptor whose sizes are no numbers")
     checked = False
 
     def make(tensors: Tensors) -> Descriptor:
@@ -93,7 +96,7 @@ def _descriptor(number: int, fields: dict[str, Any]) -> Argument:
         if not checked:
             last = sum((extent - 1) * stride for extent, stride in zip(*sizes[:2], strict=True))
             if base.storage_offset() + last >= base.untyped_storage().nbytes() // base.element_size():
-                raise UnplannableCall("a tensor descriptor that reaches beyond its tensor")
+                raise UnplannableCallError("a tensor descriptor that reaches beyond its tensor")
             checked = True
         return Descriptor(base, **fields)
 
@@ -116,7 +119,7 @@ def _constant(form: Any, device: str) -> Any:
         found = getattr(torch, content, None) if key == "torch" and isinstance(content, str) else None
         if isinstance(found, torch.dtype | torch.layout | torch.memory_format):
             return found
-    raise UnplannableCall(f"the argument {form!r}")
+    raise UnplannableCallError(f"the argument {form!r}")
 
 
 def numbers_in(form: Any) -> list[int]:
@@ -149,10 +152,10 @@ def digest_of(tensor: Any) -> str:
 
 
 def dtype_of(layout: TensorLayout) -> Any:
-    """Return the dtype of a layout. Raises `UnplannableCall` for a name that is none."""
+    """Return the dtype of a layout. Raises `UnplannableCallError` for a name that is none."""
     import torch
 
     found = getattr(torch, layout.dtype, None)
     if not isinstance(found, torch.dtype):
-        raise UnplannableCall(f"a tensor of the dtype {layout.dtype!r}")
+        raise UnplannableCallError(f"a tensor of the dtype {layout.dtype!r}")
     return found

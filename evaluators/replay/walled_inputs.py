@@ -60,8 +60,8 @@ class WalledInputs:
         names = [
             f"input {number} of call {place}"
             for place, own in missing.items()
-            for number, one in enumerate(own)
-            if _is_tensor(one)
+            for number, value in enumerate(own)
+            if _is_tensor(value)
         ]
         walled = self._walls.around([form.bytes for form in forms], names)
         made = iter(walled.tensors(forms))

@@ -1,4 +1,4 @@
-"""Places tensors in memory where what lies between them is known: pages that nobody may touch, and zones whose bytes
+"""Places tensors in memory where what lies between them is known: pages without access, and zones whose bytes
 are compared later."""
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ CPU_ALIGNMENT = 64
 GRAIN = 512
 """Bytes: torch's allocator for a GPU aligns tensors to it, and rounds their sizes up to it."""
 MOST_GRAINS = 16
-"""A zone of an arena has a random size: up to so many grains, and what is left to the next one."""
+"""A zone of an arena has a random size: up to this many grains, and the rest up to the next one."""
 ARENA, ARENA_PART = 10 << 20, 2 << 20
 """Bytes. An arena has at least the first, and a multiple of the second: torch's allocator then asks CUDA for exactly
 this, so no rounding leaves memory at its end."""
 
 
 class Zone(NamedTuple):
-    """Memory that belongs to no tensor; beside the tensors of these numbers, where there are any."""
+    """Memory that belongs to no tensor, with the numbers of the adjacent tensors, if any."""
 
     memory: Any
     behind: int | None
@@ -54,7 +54,7 @@ class Placed:
 
 
 Place = Callable[[Sequence[int]], Placed]
-"""Places vectors of so many bytes."""
+"""Places vectors of these numbers of bytes."""
 
 
 def place_on(device: str) -> Place:
@@ -114,6 +114,8 @@ def in_arena(sizes: Sequence[int], device: str) -> Placed:
     """Place vectors in one allocation of a device, at random distances from each other and from its ends."""
     import torch
 
+    if not sizes:
+        return Placed()
     ends, at, begins = [0], 0, []
     for size in sizes:
         begins.append(-(-(at + _distance()) // GRAIN) * GRAIN)
@@ -129,6 +131,14 @@ def in_arena(sizes: Sequence[int], device: str) -> Placed:
         for number, (end, begin) in enumerate(zip(ends, itertools.chain(begins, [total]), strict=True))
     ]
     return placed
+
+
+def apart(sizes: Sequence[int], device: str) -> Placed:
+    """Place each vector in an allocation of its own, with nothing around it: another tool watches its ends."""
+    import torch
+
+    parts = [torch.empty(size, dtype=torch.uint8, device=device) for size in sizes]
+    return Placed(parts, bounds=[None] * len(sizes))
 
 
 def _distance() -> int:

@@ -103,7 +103,7 @@ class Walls:
         self._kept: weakref.WeakSet[Walled] = weakref.WeakSet()
 
     def around(self, sizes: Sequence[int], names: Sequence[str]) -> Walled:
-        """Return new memory of so many bytes each; the names are for messages.
+        """Return new memory with these numbers of bytes; the names are for messages.
 
         Its contents are undefined. Raises `MemoryError`, or what torch raises, where there is not enough.
         """
@@ -123,7 +123,7 @@ class Walls:
         return Rejection(rule=RULE, where=where, why=_WHY.format(did="changed"))
 
     def touched(self, address: int) -> Rejection | None:
-        """Return the rule that an access to this address broke, where it is beside one of the tensors."""
+        """Return the rule that an access to this address broke, if it is next to one of the tensors."""
         for item in [*self._kept]:
             if (where := item.beside(address)) is not None:
                 return Rejection(rule=RULE, where=where, why=_WHY.format(did="reached"))

@@ -11,13 +11,13 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ..correctness.inputs import Buffers
-from ..correctness.side_effects import SideEffects, WrittenWeights
+from ..correctness.side_effects import SideEffects
 from ..languages.base import imported_supports
 from ..reference.arithmetic import Arithmetic
 from ..timing.clock import Clock
@@ -28,12 +28,13 @@ from ..workers.memory import LARGE, is_large, release_cache
 from ..workers.modules import form_of, outputs_of
 from ..workers.one_thread import OneThread
 from ..workers.request_loop import GPU_FAULTS, Handler, describe, serve_requests
+from .batch import CallBatch
 from .executor import PlanExecutor, bytes_of
 from .faults import FaultAnswers
-from .loaded import loaded_plan, not_a_plan
 from .operators import kind_and_family
 from .random_bytes import RandomBytes
-from .values import UnplannableCall
+from .saved import loaded_plan, not_a_plan
+from .values import UnplannableCallError
 from .walled_inputs import WalledHandovers, WalledInputs
 from .walls import Walls
 
@@ -76,7 +77,7 @@ class ReplayWorker:
         self._places = WalledInputs(self.walls, self._random)
         self._handed = WalledHandovers(self.walls)
         self._writing = OneThread() if device == "cpu" else contextlib.nullcontext()
-        self._batch = _Batch()
+        self._batch = CallBatch()
         self._steps: list[tuple[str, Callable[[], None]]] = []  # torch's, of a call that was made
         self._opened = tensor_ipc.OpenMemory()
         self._published = tensor_ipc.OutputBuffer(device)
@@ -132,38 +133,41 @@ class ReplayWorker:
         restored: list[str],
         graph: bool,
         watch: bool,
+        settle: bool = False,
     ) -> Message:
         """Lay out a batch of calls of a plan; `reason` says why it does not fit them.
 
         Each call has the number of its inputs among those that were handed over, and where its factors begin among
         the `factors`, or none. Weights, inputs and factors stay until others are handed over; weights that are
-        `restored` get their first values again. `watch` looks for side effects of the first call. `remembers` in the
-        response says whether the batch before left something in the plan's constants.
+        `restored` get their first values again. `watch` looks for side effects of the first call. `settle` makes the
+        GPU ready for calls whose time counts. `remembers` in the response says whether the batch before left something
+        in the plan's constants.
         """
         before = self._batch.executor
         remembers = before is not None and before.has_written_constants
-        self._batch, self._steps = _Batch(), []
+        self._batch, self._steps = CallBatch(), []
         try:
             self._take(weights, inputs, factors)
-        except tensor_ipc.UnreadableTensor:
+        except tensor_ipc.UnreadableTensorError:
             return {"reason": None, "read": False}
         executor = self._plans[number]
         try:
             executor.require_fit(self._inputs[calls[0][0] or 0], self._weights)
             self._pack(number, executor)
-        except UnplannableCall as reason:
+        except UnplannableCallError as reason:
             return {"reason": str(reason)}
         except Exception as error:  # what another process wrote may be anything
             return {"reason": not_a_plan(error)}
         self._clock.graph = graph and self._device != "cpu"
-        batch = _Batch(number, executor, self._laid_out(executor, calls, restored))
+        batch = CallBatch(number, executor, self._laid_out(executor, calls, restored))
         captured = [self._captured(batch, place) for place in range(len(calls))]
         if any(captured):  # which made the calls
-            batch = _Batch(number, executor, self._laid_out(executor, calls, restored))
+            batch = CallBatch(number, executor, self._laid_out(executor, calls, restored))
         if watch:
             batch.watch(self._weights)
         self._batch = batch
-        self._clock.settle()  # else the first call would, on the clock of the evaluator
+        if settle:  # else the first call would, on the clock of the evaluator
+            self._clock.settle()
         return {"reason": None, "remembers": remembers}
 
     def prepare_packing(self, number: int, calls: int) -> Message:
@@ -172,7 +176,7 @@ class ReplayWorker:
         if packing is None:
             return {"reason": "its plan packs no weights"}
         packing.reserve(calls)
-        self._batch = _Batch(number, packing, [()] * calls)
+        self._batch = CallBatch(number, packing, [()] * calls)
         self._clock.graph = False
         self._clock.settle()
         return {"reason": None}
@@ -206,7 +210,7 @@ class ReplayWorker:
             for memory in [bytes_of(torch.empty_like(value)) for value in tensors]:
                 self._random.fill(memory)
 
-    def _captured(self, batch: _Batch, place: int) -> bool:
+    def _captured(self, batch: CallBatch, place: int) -> bool:
         """Capture a call as a graph, where that is requested and was not done; return whether it was done now."""
         if self._clock.is_captured((batch.number, place)):
             return False
@@ -221,7 +225,8 @@ class ReplayWorker:
         calls = iter([((batch.number, place), batch.call(place, self._weights)) for place in range(count)])
         gc.disable()  # a collection takes longer than many a kernel
         try:
-            made = self._clock.sample(calls.__next__, count, keep=True)
+            # The process of the reference warms the GPU up: here that would be on the clock of the evaluator.
+            made = self._clock.sample(calls.__next__, count, keep=True, warm=False)
         except Exception as error:
             if any(fault in str(error) for fault in GPU_FAULTS):
                 raise
@@ -254,7 +259,7 @@ class ReplayWorker:
         return found | {"outputs": [[next(each) for _ in range(size)] for size in sizes]}
 
     def repeat(self, calls: int) -> Message:
-        """Make the first call of the batch so many times; the evaluator takes the time."""
+        """Make the first call of the batch `calls` times; the evaluator measures the time."""
         call = self._batch.call(0, self._weights)
         for _ in range(calls):
             call()
@@ -281,12 +286,12 @@ class ReplayWorker:
 
         least = torch.zeros(1, device=self._device)
         calls = [lambda: torch.relu(least), *(call for _, call in self._steps)]
-        made = self._clock.sample(iter(enumerate(calls)).__next__, len(calls))
+        made = self._clock.sample(iter(enumerate(calls)).__next__, len(calls), warm=False)
         return made.message(self._clock.method)
 
     def release(self) -> Message:
         """Free what can be handed over again, where it is large: the reference may need the memory next."""
-        self._batch, self._steps = _Batch(), []
+        self._batch, self._steps = CallBatch(), []
         if is_large([value for values in self._inputs for value in values]):
             self._inputs = []
             self._handed.forget("inputs")
@@ -333,33 +338,3 @@ class ReplayWorker:
             return values
         buffers = self._places.at(place)
         return buffers.fill(values) if start is None else buffers.scaled(values, self._factors[start:])
-
-
-class _Batch:
-    """Calls that are prepared, and what they returned."""
-
-    def __init__(self, number: int = 0, executor: Any = None, inputs: Sequence[Sequence[Any]] = ()) -> None:
-        self.number = number
-        self.executor = executor
-        self.inputs = inputs
-        self.results: list[Any] = []
-        self._watched: tuple[SideEffects, WrittenWeights, SideEffects] | None = None
-
-    def call(self, place: int, weights: Mapping[str, Any]) -> Callable[[], object]:
-        """Return a call as a function without arguments."""
-        return lambda: self.executor(self.inputs[place], weights, place)
-
-    def watch(self, weights: Mapping[str, Any]) -> None:
-        """Look for side effects of the first call."""
-        packed = {f"what prepare made ({number})": one for number, one in self.executor.packed.items()}
-        kept = SideEffects([*weights.values(), *packed.values(), *self.executor.constants.values()])
-        self._watched = SideEffects(self.inputs[0]), WrittenWeights({**weights, **packed}), kept
-
-    def seen(self) -> Message:
-        """Return the inputs that the first call changed or returned, the weights that it wrote to, and `kept`: the
-        outputs whose memory outlives it. Nothing where it is not watched."""
-        if self._watched is None:
-            return {}
-        on_inputs, on_weights, kept = self._watched
-        outputs = outputs_of(self.results[0])
-        return {**on_inputs.of(outputs), "weights": on_weights.names(), "kept": kept.of(outputs)["returned"]}

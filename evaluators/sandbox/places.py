@@ -21,7 +21,7 @@ from pathlib import Path
 from ...core import known_languages
 
 _PACKAGE = Path(__file__).parents[2]
-_PARTS = ("__init__.py", "core", "evaluators")
+_PARTS = ("__init__.py", "entry_points.py", "core", "evaluators")
 _ROOT = Path("/")
 
 _INSTALLED = (
@@ -84,7 +84,11 @@ class Places:
         Of /proc it contains the description of the machine and of the reading process; of /dev nothing.
         """
         real = {path: shown for path, shown in self.in_order() if path == path.resolve()}
-        return [*_walk(_ROOT, False, real), *(Path("/proc", name) for name in _PROC)]
+        towards: dict[Path, set[Path]] = {}  # by folder: the entries in it that are a place, or have one below them
+        for place in real:
+            for child, folder in zip((place, *place.parents), place.parents, strict=False):
+                towards.setdefault(folder, set()).add(child)
+        return [*_walk(_ROOT, False, real, towards), *(Path("/proc", name) for name in _PROC)]
 
 
 def _hidden() -> Iterator[Path]:
@@ -154,7 +158,9 @@ def _loaders_folders() -> Iterator[Path]:
 
 
 def _is_module(path: Path) -> bool:
-    return path.suffix in (".py", ".so", ".dist-info", ".egg-info") or (path / "__init__.py").exists()
+    """Return whether a module, its metadata, or the libraries that a wheel brings for it (`pyzmq.libs`)."""
+    known = (".py", ".so", ".dist-info", ".egg-info", ".libs")
+    return path.suffix in known or (path / "__init__.py").exists()
 
 
 def _with_targets(paths: Iterator[Path]) -> Iterator[Path]:
@@ -172,17 +178,16 @@ def _listed(folder: Path) -> list[Path]:
         return []
 
 
-def _walk(path: Path, visible: bool, places: Mapping[Path, bool]) -> Iterator[Path]:
+def _walk(path: Path, visible: bool, places: Mapping[Path, bool], towards: Mapping[Path, set[Path]]) -> Iterator[Path]:
     """Yield the readable paths from `path` down, in as few pieces as the places allow."""
     visible = places.get(path, visible)
-    inside = [place for place in places if path in place.parents]
-    if not inside:
+    children = towards.get(path)
+    if children is None:
         if visible:
             yield path
         return
-    children = {path / place.relative_to(path).parts[0] for place in inside}
     if visible:
         # Whether a link's target is readable depends on the target's own place.
-        children |= {child for child in _listed(path) if not child.is_symlink()}
+        children = children | {child for child in _listed(path) if not child.is_symlink()}
     for child in sorted(children):
-        yield from _walk(child, visible, places)
+        yield from _walk(child, visible, places, towards)

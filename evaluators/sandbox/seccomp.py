@@ -30,7 +30,7 @@ _ENDS = {
     "nobody": 0x00050000 | errno.ECONNREFUSED,
     "pretend": 0x00050000,
 }
-"""What the kernel is told in the end: to make the call, to fail it with an error, or to report success at once."""
+"""Final actions of the filter: make the call, fail it with an error, or report success without making it."""
 _KIND = 0xF
 """The bits of a socket's type without its flags."""
 
@@ -56,34 +56,35 @@ def obstacle() -> str | None:
     return f"no filter of system calls is known for {platform.machine()}"
 
 
-def restrict_calls(cuda: bool) -> None:
+def restrict_calls(cuda: bool, streams: bool = False) -> None:
     """Stop this process and all that it starts, for good, from reaching others and from changing the machine.
 
-    CUDA asks other processes for memory by local sockets of one type, and may map memory that no limit counts. The
-    process must have set no_new_privs before. Raises `DeviceError` when the kernel refuses.
+    CUDA asks other processes for memory by local sockets of one type, and may map memory that no limit counts. NVIDIA's
+    tools talk to a program over `streams`, local sockets of another type. The process must have set no_new_privs
+    before. Raises `DeviceError` when the kernel refuses.
     """
-    code = _machine_code(platform.machine(), cuda)
+    code = _machine_code(platform.machine(), cuda, streams)
     program = _Program(len(code) // 8, code)
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_SECCOMP, _FILTER, ctypes.byref(program), 0, 0):
         raise DeviceError(f"the kernel refuses a filter of system calls ({errno.errorcode.get(ctypes.get_errno())})")
 
 
-def _machine_code(machine: str, cuda: bool) -> bytes:
-    steps = _steps(machine, cuda)
+def _machine_code(machine: str, cuda: bool, streams: bool) -> bytes:
+    steps = _steps(machine, cuda, streams)
     places = {name: len(steps) + place for place, name in enumerate(_ENDS)}
 
     def skipped(at: int, to: str | int) -> int:
         return places[to] - at - 1 if isinstance(to, str) else to
 
     lines = [
-        (one.operation, skipped(at, one.true), skipped(at, one.false), one.operand) for at, one in enumerate(steps)
+        (step.operation, skipped(at, step.true), skipped(at, step.false), step.operand) for at, step in enumerate(steps)
     ]
     lines += [(_RETURN, 0, 0, end) for end in _ENDS.values()]
     return b"".join(struct.pack("HBBI", *line) for line in lines)
 
 
-def _steps(machine: str, cuda: bool) -> list[_Step]:
+def _steps(machine: str, cuda: bool, streams: bool) -> list[_Step]:
     column = list(_ARCHITECTURES).index(machine)
 
     def numbers(table: calls.Numbers) -> Iterable[int]:
@@ -103,7 +104,7 @@ def _steps(machine: str, cuda: bool) -> list[_Step]:
     # Services listen on sockets of other types; one for single messages reaches any address without being connected.
     for table, kinds in (
         (calls.SOCKETPAIR, (socket.SOCK_STREAM, socket.SOCK_SEQPACKET)),
-        (calls.SOCKET if cuda else {}, (socket.SOCK_SEQPACKET,)),
+        (calls.SOCKET if cuda else {}, (*((socket.SOCK_STREAM,) if streams else ()), socket.SOCK_SEQPACKET)),
     ):
         for number in numbers(table):
             is_local = [_argument(0), _Step(_EQUAL, socket.AF_UNIX, 0, "refuse"), _argument(1), _Step(_AND, _KIND)]

@@ -33,7 +33,7 @@ def read_untrusted_into(path: Path, view: memoryview, offset: int = 0) -> None:
 
 @contextlib.contextmanager
 def _plain_file(path: Path, size: int) -> Iterator[FileIO]:
-    """Open a plain file of at least so many bytes.
+    """Open a plain file of at least this many bytes.
 
     The size is compared before memory is taken: it may be what the same code says, and more than this process has.
     """

@@ -105,16 +105,20 @@ class Clock:
             self._gpu.wait()
         self._used_ns = _now_ns()
 
-    def sample(self, next_call: NextCall, samples: int, keep: bool = False) -> Samples:
-        """Time `samples` calls, each after `next_call`, which is not timed; `keep` all return values."""
+    def sample(self, next_call: NextCall, samples: int, keep: bool = False, warm: bool = True) -> Samples:
+        """Time `samples` calls, each after `next_call`, which is not timed; `keep` all return values.
+
+        A GPU that was idle is kept busy first, where it is to be `warm`.
+        """
         if self._gpu is None:
             return self._on_cpu(next_call, samples, keep)
+        if warm and samples:
+            self.warm_if_cold()
         return self._on_gpu(self._gpu, next_call, samples, keep)
 
     def settle(self) -> None:
-        """Let a GPU that was idle, or busy for another process, be ready for a timed call."""
+        """Let a GPU that another process has used be ready for a timed call."""
         if self._gpu is not None:
-            self.warm_if_cold()
             self._timed(self._gpu, _nothing)
 
     def wait(self) -> None:
@@ -123,7 +127,7 @@ class Clock:
             self._gpu.wait()
 
     def empty_ms(self, samples: int = 50) -> float:
-        """Return the median wall ms of an empty call beyond its time by events."""
+        """Return the wall ms of an empty call beyond its time by events: the mean, which shows who disturbs some."""
         if self._gpu is None:
             return 0.0
         self.warm_if_cold()
@@ -131,7 +135,7 @@ class Clock:
         for _ in range(samples):
             time_ms, host_ms, _ = self._timed(self._gpu, _nothing)
             gaps.append(host_ms - time_ms)
-        return statistics.median(gaps)
+        return statistics.fmean(gaps)
 
     def forget(self) -> None:
         """Drop captured graphs, and with them their models and buffers."""
@@ -156,8 +160,6 @@ class Clock:
         return taken
 
     def _on_gpu(self, gpu: Gpu, next_call: NextCall, samples: int, keep: bool) -> Samples:
-        if samples:
-            self.warm_if_cold()
         taken = Samples()
         for _ in range(samples):
             if not keep:
@@ -188,9 +190,9 @@ class Clock:
         Nothing waits between the flush and the call: the call is launched while the GPU writes, so the events measure
         the kernels and not the processor's preparations, unless these take longer than the flush.
         """
-        gpu.reset_persisting()
         gpu.wait()
         begin = _now_ns()
+        gpu.reset_persisting()
         gpu.flush()
         gpu.start()
         result = call()

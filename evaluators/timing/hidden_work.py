@@ -1,4 +1,4 @@
-"""Work of a candidate that the events around its call do not see, told from work of other processes."""
+"""Work of a candidate outside of the events around its call, distinguished from work of other processes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from collections.abc import Callable, Sequence
 
 HIDDEN_MS = 0.05
 HIDDEN_SHARE = 0.1
-"""Time beside the events that is ignored: this much, or this share of the call, whichever is more."""
+"""Ignored time outside of the events: this much, or this share of the call, whichever is more."""
 FEW = 5
 HIDDEN_IN_FEW_MS = 1.0
 """With fewer samples, one may be an interruption of the processor: then more must be missing."""
-CONFIRMATIONS = 3
-"""A candidate is rejected when so many chunks found hidden work while the device was idle without it."""
+CONFIRMATIONS = 6
+"""A candidate is rejected after hidden work in this many chunks during which the device was otherwise idle."""
+BUSY_MS = 0.025
+"""An empty call that takes this much longer than the fastest, in the mean: other processes use the device, or delay
+launches for it, as those do that open it."""
 BUSY_S = 30.0
 """How long is waited for a device that others use."""
 PAUSE_S = 0.2
@@ -41,7 +44,7 @@ def hidden_work(times_ms: Sequence[float], host_ms: Sequence[float], empty_ms: f
 
 
 class IdleDevice:
-    """What an empty call takes on the device: `measure` asks the reference worker for it, in ms beyond its events."""
+    """Time of an empty call on the device: `measure` asks the reference worker for it, in ms beyond its events."""
 
     def __init__(self, empty_ms: float, measure: Callable[[], float]) -> None:
         self.empty_ms = empty_ms
@@ -51,10 +54,10 @@ class IdleDevice:
         """Return whether an empty call takes longer now: another process uses the device, or work was left on it."""
         now_ms = self._measure()
         self.empty_ms = min(self.empty_ms, now_ms)
-        return now_ms > self.empty_ms + HIDDEN_MS
+        return now_ms > self.empty_ms + BUSY_MS
 
 
-class Suspicion:
+class HiddenWorkDetector:
     """Decides whose work it was that a chunk of samples found.
 
     Other users of a GPU take turns with a candidate on it, and each of its calls then lasts longer than its events

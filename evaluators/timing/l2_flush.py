@@ -2,7 +2,7 @@
 
 Persisting lines survive other writes, so they are made normal first; then a multiple of the cache's size is written.
 The writing kernel is ours and takes every thread of every multiprocessor until it ends: no work of a candidate on
-another stream can run beside it before the timing starts.
+another stream can run at the same time before the timing starts.
 """
 
 from __future__ import annotations

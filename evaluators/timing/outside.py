@@ -11,13 +11,13 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 
-from .hidden_work import IdleDevice, Suspicion, hidden_work
+from .hidden_work import HiddenWorkDetector, IdleDevice, hidden_work
 
 TOLERATED_SHARE = 0.05
 TOLERATED_MS = 0.02
 """On a CPU, the time of a call that its own clock may miss: this share of it, or this much, whichever is more."""
 FIXED_MS = 1.0
-"""What a batch may take beyond an empty one, whatever its length: kernels leave none of the code in the caches."""
+"""Maximum time of a batch beyond that of an empty one, for any length: kernels leave none of the code in the caches."""
 CONFIRMATIONS = 6
 """Batches of a chunk that must disagree, while empty ones are as fast as ever."""
 SKEWED = 3
@@ -29,7 +29,7 @@ BUSY_MS = 0.3
 """An empty batch that takes this much longer than the fastest: other processes use the processor."""
 
 
-class ClocksDisagree(Exception):
+class ClockMismatchError(Exception):
     """The process reports other times than this one measures; the text has both."""
 
 
@@ -46,19 +46,19 @@ class OutsideClock:
 
     @property
     def overhead_ms(self) -> float:
-        """What a batch takes beside its calls."""
+        """Time of a batch without its calls."""
         return self._empty_ms + FIXED_MS
 
     def restart(self) -> None:
         """Begin a chunk of batches."""
         self._found = self._skewed = 0
-        self._suspicion = None if self._idle is None else Suspicion(self._idle)
+        self._suspicion = None if self._idle is None else HiddenWorkDetector(self._idle)
 
     def agreed(self, times_ms: Sequence[float], wall_ms: float) -> list[float] | None:
         """Return the times of a batch's calls, given how long all of it took; None where it must be made again.
 
         On a CPU that others use, the times become longer, so that they add up. None is shorter than the mean but for
-        what is tolerated: a median of few long calls and many short ones could be any. Raises `ClocksDisagree`.
+        what is tolerated: a median of few long calls and many short ones could be any. Raises `ClockMismatchError`.
         """
         _require_within(times_ms, wall_ms)
         call_ms = (wall_ms - self.overhead_ms) / len(times_ms)
@@ -77,7 +77,7 @@ class OutsideClock:
     def lengthened(self, times_ms: Sequence[float], wall_ms: float) -> list[float]:
         """Return times on a CPU, made longer where they do not add up to what this clock says, as of few short calls.
 
-        Raises `ClocksDisagree` where they are more than that.
+        Raises `ClockMismatchError` where they are more than that.
         """
         _require_within(times_ms, wall_ms)
         factor = max(1.0, (wall_ms - self.overhead_ms) / max(sum(times_ms), 1e-6))
@@ -93,7 +93,9 @@ class OutsideClock:
         self._empty_ms = min(self._empty_ms, *empty_ms)
         self._found += 1
         if self._found == CONFIRMATIONS:
-            raise ClocksDisagree(f"each call took {call_ms:.3f} ms, but the process that made it reports {mean:.3f} ms")
+            raise ClockMismatchError(
+                f"each call took {call_ms:.3f} ms, but the process that made it reports {mean:.3f} ms"
+            )
         return None
 
     def _on_gpu(self, times_ms: Sequence[float], call_ms: float) -> list[float] | None:
@@ -103,10 +105,10 @@ class OutsideClock:
         if hidden is None:
             return list(times_ms)
         if (proven := self._suspicion.confirmed(hidden)) is not None:
-            raise ClocksDisagree(proven)
+            raise ClockMismatchError(proven)
         return None
 
 
 def _require_within(times_ms: Sequence[float], wall_ms: float) -> None:
     if not times_ms or not all(map(math.isfinite, times_ms)) or sum(times_ms) > wall_ms:
-        raise ClocksDisagree(f"calls that took {wall_ms:.3f} ms together report {sum(times_ms):.3f} ms")
+        raise ClockMismatchError(f"calls that took {wall_ms:.3f} ms together report {sum(times_ms):.3f} ms")

@@ -16,13 +16,13 @@ LOCAL_BYTES = 512
 """Of local memory of each thread that are overwritten. Kernels that declare more are not replayed: what the compiler
 itself keeps there was written before it is read, and takes no part in this."""
 THREADS = {REGISTERS_KERNEL: 256, LOCAL_KERNEL: 512}
-"""Of a block. 256 threads of 255 registers are all registers of a multiprocessor; 512 divide its threads."""
+"""Threads of a block. 256 threads of 255 registers are all registers of a multiprocessor; 512 divide its threads."""
 _LIVE = 248
 """Values that are needed at the same time; with what counts and addresses, a thread has at most 255 registers."""
 _VECTOR = 16
 _SHARED_OPTIN = 97
 _MAX_DYNAMIC_SHARED = 8
-"""Of the driver's API: an attribute of a device, and of a function."""
+"""Attributes of a device and of a function in the driver's API."""
 
 
 def source() -> str:

@@ -9,16 +9,16 @@ from typing import Any
 
 Message = dict[str, Any]
 MAX_BYTES = 8 << 20
-"""Of a message: far above any that there is. One of 64 MB could make a gigabyte of small objects."""
+"""Maximum bytes of a message, far above any real one. One of 64 MB could make a gigabyte of small objects."""
 MAX_DEPTH = 64
 """Lists and objects within each other: what handles a message may recurse."""
 
 
-class ChannelClosed(Exception):
+class ChannelClosedError(Exception):
     """The other process has ended, or sent an invalid message."""
 
 
-class ChannelTimeout(Exception):
+class ChannelTimeoutError(Exception):
     """No message came in time."""
 
 
@@ -35,31 +35,31 @@ class Channel:
         return cls(ours.detach()), theirs
 
     def send(self, message: Message, seconds: float | None = None) -> None:
-        """Send a message; raises `ChannelClosed` when the other process has ended.
+        """Send a message; raises `ChannelClosedError` when the other process has ended.
 
-        Raises `ChannelTimeout` when it does not take the message within `seconds`.
+        Raises `ChannelTimeoutError` when it does not take the message within `seconds`.
         """
         data = json.dumps(message).encode()
         self._socket.settimeout(seconds)
         try:
             self._socket.sendall(len(data).to_bytes(4, "big") + data)
         except TimeoutError:
-            raise ChannelTimeout from None
+            raise ChannelTimeoutError from None
         except OSError:
-            raise ChannelClosed from None
+            raise ChannelClosedError from None
 
     def receive(self, seconds: float | None = None) -> Message:
-        """Return the next message; raises `ChannelTimeout` when it is not complete within `seconds`."""
+        """Return the next message; raises `ChannelTimeoutError` when it is not complete within `seconds`."""
         deadline = None if seconds is None else time.monotonic() + seconds
         length = int.from_bytes(self._read(4, deadline), "big")
         if length > MAX_BYTES:
-            raise ChannelClosed
+            raise ChannelClosedError
         try:
             message = json.loads(self._read(length, deadline))
         except (ValueError, RecursionError):
-            raise ChannelClosed from None
+            raise ChannelClosedError from None
         if not isinstance(message, dict) or _depth(message) > MAX_DEPTH:
-            raise ChannelClosed
+            raise ChannelClosedError
         return message
 
     def _read(self, count: int, deadline: float | None) -> bytes:
@@ -69,11 +69,11 @@ class Channel:
                 self._socket.settimeout(None if deadline is None else max(1e-6, deadline - time.monotonic()))
                 part = self._socket.recv(min(count - len(data), 1 << 20))
             except TimeoutError:
-                raise ChannelTimeout from None
+                raise ChannelTimeoutError from None
             except OSError:
-                raise ChannelClosed from None
+                raise ChannelClosedError from None
             if not part:
-                raise ChannelClosed
+                raise ChannelClosedError
             data += part
         return data
 
@@ -89,5 +89,5 @@ def _depth(message: Message) -> int:
     while level and depth <= MAX_DEPTH:
         depth += 1
         inner = [item.values() if isinstance(item, dict) else item for item in level]
-        level = [value for values in inner for value in values if isinstance(value, dict | list)]
+        level = [value for values in inner for value in values if type(value) in (dict, list)]
     return depth

@@ -1,52 +1,45 @@
-"""The client of the fork server: starts it, forks workers, talks to them, ends them."""
+"""Talks to a worker, and ends it."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import secrets
-import select
 import signal
-import socket
-import subprocess
-import sys
-import tempfile
-import threading
 import time
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, NamedTuple, Protocol
 
 from ...core import DeviceError
-from ...core.environment import allowed_environment
-from ...core.extras import how_to_install
 from ...core.quotation import plain
-from .channel import Channel, ChannelClosed, ChannelTimeout, Message
-from .fork_server import REQUEST_BYTES
-from .log import Log
+from .channel import Channel, ChannelClosedError, ChannelTimeoutError, Message
+from .log import MOST_BYTES, Log
 from .memory import DeviceMemory
 from .removal import remove_tree
-from .starter import STARTER
-from .warm_server import ForkedServer, forked_server
+from .shortages import killed_for_memory, memory_state
 
+FLOODED = f"was stopped, since it printed more than {MOST_BYTES >> 20} MB in one request"
 ENDED = "the evaluation server ended (out of memory?); run again with `resume`"
-STUCK = "the evaluation server did not answer within {:g} s; run again with `resume`"
-ANSWER_S = 60.0
-"""For a fork, or the end of a worker, which take milliseconds."""
-IMPORT_S = 600.0
-"""For imports: from a slow disk, those of torch take minutes."""
 
 
-class WorkerDied(Exception):
-    """A worker ended without a response, or because of an invalid one; `code` is its exit code or minus the signal."""
+class WorkerDiedError(Exception):
+    """A worker ended without a response, or because of an invalid one; `code` is its exit code or minus the signal.
 
-    def __init__(self, code: int | None, text: str | None = None) -> None:
+    `cause` is what the machine lacked, where that is shown to be why.
+    """
+
+    def __init__(self, code: int | None, text: str | None = None, cause: str | None = None) -> None:
         super().__init__(text or describe_exit(code))
         self.code = code
+        self.cause = cause
+
+    @property
+    def killed(self) -> bool:
+        """Whether somebody killed it: no fault of a program ends with this signal."""
+        return self.code == -signal.SIGKILL
 
 
-class WorkerTimeout(Exception):
+class WorkerTimeoutError(Exception):
     """A worker did not respond in time and was killed."""
 
 
@@ -61,188 +54,24 @@ def describe_exit(code: int | None) -> str:
     return f"exited with code {code}"
 
 
-def start_server(
-    inside: Sequence[str],
-    arguments: Sequence[str],
-    environment: Mapping[str, str],
-    channel: socket.socket,
-    errors: IO[bytes],
-) -> subprocess.Popen[bytes] | ForkedServer:
-    """Start the process of a server, `inside` a sandbox; or fork it from a warm one (see `warm_server`)."""
-    if not inside and (forked := forked_server(arguments[1:], environment, channel, errors)) is not None:
-        return forked
-    return subprocess.Popen(
-        # -P: a file of the user's that is called cuda.py or signal.py must not be imported for the library.
-        [*inside, sys.executable, "-P", "-m", f"{__package__}.fork_server", *arguments],
-        pass_fds=[channel.fileno()],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=errors,
-        env=environment,
-        # A Ctrl-C at the terminal is for the command, which then ends its workers in order.
-        start_new_session=True,
-    )
+class Ended(NamedTuple):
+    """How a worker ended."""
+
+    code: int | None
+    """Its exit code, negative for a signal; None where it had to be killed."""
+    grown: int = 0
+    """Bytes of memory that it took at most, beyond what its server had."""
 
 
-class ForkServer:
-    """A process with `modules` imported, from which workers are forked in milliseconds."""
-
-    def __init__(
-        self,
-        modules: Sequence[str],
-        environment: Mapping[str, str],
-        inside: Sequence[str] = (),
-        device_memory: DeviceMemory | None = None,
-    ) -> None:
-        """`inside` is a command prefix that starts the server in a sandbox; `device_memory` is that of all workers."""
-        self._device_memory = device_memory or DeviceMemory()
-        self._socket, theirs = socket.socketpair()
-        self._lock = threading.Lock()
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as the server)
-
-        # What a kernel could print would end up in logs, journals and prompts.
-        known = {**allowed_environment(os.environ), **import_path(), **environment}
-
-        def command() -> subprocess.Popen[bytes] | ForkedServer:
-            with theirs:
-                return start_server(inside, [str(theirs.fileno()), *modules], known, theirs, self._errors)
-
-        self._process = STARTER.start(command)
-        self._ended = False
-        self._ready: Message | None = None
-        self._loaded: dict[str, str | None] = {}  # why not, for modules that could not be imported
-        self._pid = self._process.pid
-
-    @property
-    def pid(self) -> int:
-        """The id of the process from which workers are forked; waits until the server is ready."""
-        self.wait_ready()  # behind a sandbox, known only then
-        return self._pid
+class WorkerServer(Protocol):
+    """Interface of the server that forks workers; see `server_client.ForkServer`."""
 
     @property
     def alive(self) -> bool:
-        """Whether the server's process runs."""
-        return not self._ended and self._process.poll() is None
+        """Whether its process runs."""
 
-    @property
-    def ready(self) -> bool:
-        """Whether the imports are done, or have failed: `wait_ready` would not wait."""
-        if self._ready is not None or self._socket.fileno() < 0:
-            return self._ready is not None
-        there = select.poll()
-        there.register(self._socket, select.POLLIN)
-        return bool(there.poll(0))
-
-    def wait_ready(self) -> None:
-        """Block until the imports are done; raises `DeviceError` when the server did not start."""
-        with self._lock:
-            if self._ready is None:
-                try:
-                    data, pid = self._receive(IMPORT_S)
-                except TimeoutError:
-                    self._stuck()
-                    raise DeviceError(STUCK.format(IMPORT_S)) from None
-                if not data:
-                    self._errors.seek(0)
-                    last = self._errors.read().decode(errors="replace").strip().splitlines()[-1:]
-                    raise DeviceError(f"the evaluation server did not start: {''.join(last) or 'no reason given'}")
-                self._ready = json.loads(data)
-                # The started process may be the sandbox, with the server as its child.
-                self._pid = pid or self._pid
-
-    def load(self, module: str, support: str | None = None) -> None:
-        """Import one more module in the server, for workers forked from now on; no effect if it is there.
-
-        `support` is the module of a language's `SUPPORT`, which does what each worker would do again. Raises
-        `DeviceError` for a module that cannot be imported.
-        """
-        self.wait_ready()
-        if module not in self._loaded:
-            request = {"op": "import", "module": module, "support": support}
-            self._loaded[module] = self._request(request, [], IMPORT_S)[0]["error"]
-        if (error := self._loaded[module]) is not None:
-            raise DeviceError(f"cannot import {module}: {error}", how_to_install(module))
-
-    def knows(self, module: str) -> bool:
-        """Whether `load` has imported the module, or found that it cannot be."""
-        return module in self._loaded
-
-    def fork(self, role: str, folder: Path, inbox: Path | None = None, **options: Any) -> Worker:
-        """Fork a new worker of a role (a module of this package) that lives in `folder`.
-
-        Its input files are in `inbox`, by default the same folder. Options are the role's and
-        `confinement.enter`'s: memory_gib, file_gib, cache (a folder), nice, rules; and visible, the one GPU that the
-        worker sees.
-        """
-        self.wait_ready()
-        channel, theirs = Channel.pair()
-        log = Log()
-        try:
-            with theirs:
-                request = {"op": "fork", "role": role, "folder": str(folder), **options}
-                answer, pid = self._request(request, [theirs.fileno(), log.sink], ANSWER_S)
-        finally:
-            log.given()
-        inbox = inbox or folder
-        return Worker(self, answer["pid"], pid or answer["pid"], channel, log, folder, inbox, self._device_memory)
-
-    def end(self, number: int, grace_s: float) -> int | None:
-        """End a worker, by its number in the server, and everything it started.
-
-        Returns its exit code, or None when it was killed.
-        """
-        with contextlib.suppress(DeviceError):
-            request = {"op": "end", "pid": number, "grace_s": grace_s}
-            status: int | None = self._request(request, [], grace_s + ANSWER_S)[0]["status"]
-            return status
-        return None
-
-    def _request(self, request: Message, fds: list[int], seconds: float) -> tuple[Message, int | None]:
-        with self._lock:
-            if self._ended:
-                raise DeviceError(ENDED)
-            try:
-                self._socket.settimeout(seconds)
-                socket.send_fds(self._socket, [json.dumps(request).encode()], fds)
-                data, pid = self._receive(seconds)
-                answer: Message = json.loads(data)
-            except TimeoutError:
-                self._stuck()
-                raise DeviceError(STUCK.format(seconds)) from None
-            except (OSError, ValueError):
-                self._ended = True  # the sandbox around it may end a little later
-                raise DeviceError(ENDED) from None
-            except BaseException:
-                self._ended = True  # Ctrl-C: the response would be taken for the next one's
-                raise
-            return answer, pid
-
-    def _stuck(self) -> None:
-        """Kill a server that does not answer; its workers end with it."""
-        self._ended = True
-        self._process.kill()
-
-    def _receive(self, seconds: float) -> tuple[bytes, int | None]:
-        """Return a message, and the pid of the process that it concerns, as numbered in this namespace."""
-        self._socket.settimeout(seconds)
-        data, fds, _, _ = socket.recv_fds(self._socket, REQUEST_BYTES, 1)
-        try:
-            return data, _number_of(fds[0]) if fds else None
-        finally:
-            for descriptor in fds:
-                os.close(descriptor)
-
-    def close(self) -> None:
-        """End the server and all its workers."""
-        self._socket.close()
-        if self._ready is None:  # still importing: there are no workers to end
-            self._process.kill()
-        try:
-            self._process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._errors.close()
+    def end(self, number: int, grace_s: float) -> Ended:
+        """End a worker and its group; return how it ended."""
 
 
 class Worker:
@@ -250,7 +79,7 @@ class Worker:
 
     def __init__(
         self,
-        server: ForkServer,
+        server: WorkerServer,
         number: int,
         pid: int,
         channel: Channel,
@@ -266,52 +95,61 @@ class Worker:
         self._channel = channel
         self._log = log
         self.folder = folder
-        """Its own folder, writable. Files in it may be links: read them with `sandbox.untrusted_files`."""
+        """The worker's own folder, writable. Files in it may be links: read them with `sandbox.untrusted_files`."""
         self.inbox = inbox
-        """Its input folder, read-only for it."""
-        self._ended = False
+        """The worker's input folder, which it can only read."""
+        self._killed = self._ended = False
+        self._memory = memory_state()
+        log.stop = self.kill
         self._paused = False
 
     def call(self, seconds: float, **request: Any) -> Message:
         """Send a request and wait for its response.
 
-        Raises `WorkerTimeout` or `WorkerDied`; the worker is gone after either. Raises `DeviceError` when the server
-        ended before, which is not the worker's fault.
+        Raises `WorkerTimeoutError` or `WorkerDiedError`; the worker is gone after either. Raises `DeviceError` when the
+        server ended before, which is not the worker's fault.
         """
         if not self._server.alive:
             raise DeviceError(ENDED)
-        if self._ended:
-            raise WorkerDied(None, "had ended before")
+        if self._killed or self._ended:
+            raise WorkerDiedError(None, "had ended before")
         self._go_on()
+        self._log.begin()
         nonce, deadline = secrets.token_hex(8), time.monotonic() + seconds
         try:
             self._channel.send({**request, "nonce": nonce}, seconds)
             answer = self._channel.receive(deadline - time.monotonic())
-        except ChannelTimeout:
+        except ChannelTimeoutError:
             self.end(grace_s=0.0)
-            raise WorkerTimeout from None
-        except ChannelClosed:
-            code = self.end(grace_s=1.0)
+            raise WorkerTimeoutError from None
+        except ChannelClosedError:
+            code, grown = self._end(grace_s=1.0)
+            if self._log.flooded:
+                raise WorkerDiedError(None, FLOODED) from None
             if not self._server.alive:  # its workers ended with it
                 raise DeviceError(ENDED) from None
-            raise WorkerDied(code) from None
+            cause = killed_for_memory(code, self._memory, memory_state(), grown)
+            raise WorkerDiedError(code, cause=cause) from None
         if answer.pop("nonce", None) != nonce:
             # A message was in the channel before the request.
             self.end()
-            raise WorkerDied(None, "sent no proper answer")
+            raise WorkerDiedError(None, "sent no proper answer")
         self._device_memory.note(self.pid, answer)
         shown: Message = _shown(answer)
         return shown
 
     def end(self, grace_s: float = 0.0) -> int | None:
-        """End the process and its whole group."""
+        """End the process and its whole group; return its exit code."""
+        return self._end(grace_s).code
+
+    def _end(self, grace_s: float) -> Ended:
         if self._ended:
-            return None
+            return Ended(None)
         self._ended = True
-        code = self._server.end(self._number, grace_s)
+        ended = self._server.end(self._number, grace_s)
         self._device_memory.forget(self.pid)
         self._channel.close()
-        return code
+        return ended
 
     def pause(self) -> None:
         """Stop the process and all that it started until the next request: it gets no processor meanwhile."""
@@ -330,6 +168,7 @@ class Worker:
 
     def kill(self) -> None:
         """Kill the process and its whole group, without waiting for that; `end` has to follow."""
+        self._killed = True
         if not self._ended:
             for kill in (os.kill, os.killpg):
                 with contextlib.suppress(OSError):
@@ -344,7 +183,7 @@ class Worker:
     @property
     def alive(self) -> bool:
         """Whether it can take requests: workers end with their server."""
-        return not self._ended and self._server.alive
+        return not self._killed and not self._ended and self._server.alive
 
     @property
     def runs(self) -> bool:
@@ -365,22 +204,9 @@ def _shown(value: Any) -> Any:
     if isinstance(value, str):
         return plain(value)
     if isinstance(value, list):
-        return [_shown(item) for item in value]
-    return {plain(name): _shown(one) for name, one in value.items()} if isinstance(value, dict) else value
+        return [item if type(item) in _NUMBERS else _shown(item) for item in value]
+    return {plain(name): _shown(field) for name, field in value.items()} if isinstance(value, dict) else value
 
 
-def _number_of(process: int) -> int | None:
-    """Return the pid behind a pidfd, as numbered in this process's namespace."""
-    with contextlib.suppress(OSError, ValueError):
-        for line in Path(f"/proc/self/fdinfo/{process}").read_text().splitlines():
-            name, _, value = line.partition(":")
-            if name == "Pid" and int(value) > 0:
-                return int(value)
-    return None
-
-
-def import_path() -> dict[str, str]:
-    """Return PYTHONPATH with the working folder, which a sandbox leaves, if this package comes from there."""
-    if Path.cwd() != Path(__file__).parents[3]:
-        return {}
-    return {"PYTHONPATH": os.pathsep.join([str(Path.cwd()), *filter(None, [os.environ.get("PYTHONPATH")])])}
+_NUMBERS = (float, int, bool, type(None))
+"""Most of what is said."""

@@ -2,8 +2,8 @@
 
     python -P -c "... import main; main()" FOLDER ARGUMENT...
 
-goes on as `python ARGUMENT...` whose home, and only place to write, is FOLDER. The caller limits its time and removes
-the folder.
+goes on as `python ARGUMENT...` whose home, and only place to write, is FOLDER. It may read what the variable
+KERNELWRIGHT_SHOWN names, too. The caller limits its time and removes the folder.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from pathlib import Path
 from ..sandbox.containment import contain, home_in
 from ..settings import Limits, Sandbox
 from .confinement import confine
+from .shortages import within
+
+SHOWN = "KERNELWRIGHT_SHOWN"
 
 
 def main() -> None:
@@ -24,13 +27,15 @@ def main() -> None:
     gpus = any(Path("/dev").glob("nvidia[0-9]*"))  # a list of configs may ask which one it is
     containment = contain(Sandbox.AUTO, "cuda" if gpus else "cpu")
     # Under bubblewrap it is alone in its namespaces.
-    inside = containment.command([], [folder])
-    rules = None if inside else containment.rules([], [folder])
+    shown = [Path(path) for path in os.environ.pop(SHOWN, "").split(os.pathsep) if path]
+    inside = containment.command(shown, [folder])
+    rules = None if inside else containment.rules(shown, [folder])
     os.environ.update(home_in(folder))
     os.chdir(folder)
     limits = Limits()
     for kind, gib in ((resource.RLIMIT_DATA, limits.memory_gib), (resource.RLIMIT_FSIZE, limits.file_gib)):
-        resource.setrlimit(kind, (int(gib * 2**30), int(gib * 2**30)))
+        limit = within(kind, int(gib * 2**30))
+        resource.setrlimit(kind, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if rules is not None:
         confine(rules)

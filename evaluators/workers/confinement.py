@@ -12,6 +12,7 @@ from typing import Any
 
 from ...core.language import cache_environment
 from ..sandbox import landlock, privileges, seccomp
+from .shortages import within
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -62,10 +63,10 @@ def enter(
     _redirect(log)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if memory_gib is not None:
-        limit = _private_bytes() + int(memory_gib * 2**30)
+        limit = within(resource.RLIMIT_DATA, _private_bytes() + int(memory_gib * 2**30))
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     if file_gib is not None:
-        limit = int(file_gib * 2**30)
+        limit = within(resource.RLIMIT_FSIZE, int(file_gib * 2**30))
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     if rules is not None:
         os.environ["HOME"] = str(folder)
@@ -77,7 +78,7 @@ def confine(rules: Mapping[str, Any]) -> None:
     privileges.give_up()
     if rules["files"] is not None:
         landlock.restrict(**rules["files"])
-    seccomp.restrict_calls(rules["cuda"])
+    seccomp.restrict_calls(rules["cuda"], rules.get("streams", False))
 
 
 def _redirect(sink: int) -> None:

@@ -1,4 +1,4 @@
-"""One measurement at a time on a device, and nothing beside it, whichever process asks: a lock between processes."""
+"""A lock between processes: one measurement at a time on a device, and no other work on it meanwhile."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OWN_S = 1800.0
 
 _log = logging.getLogger(__name__)
 _passed: set[int] = set()
-"""Processes that were waited for in vain; nobody waits for them again."""
+"""Processes that did not release the device in time; they are not waited for again."""
 
 
 def lock_folder() -> Path:
@@ -53,7 +53,7 @@ class DeviceLock:
 
     @contextlib.contextmanager
     def held(self, shared: bool = False) -> Iterator[None]:
-        """Wait until nobody else is on the device, or with `shared` until nobody measures; keep others waiting."""
+        """Wait until the device is free, or with `shared` until no process measures; keep others waiting."""
         self._take(shared)
         try:
             yield
@@ -71,21 +71,21 @@ class DeviceLock:
             self._take(shared)
 
     @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
+    def exclusive(self) -> Iterator[None]:
         """While it is shared: wait until the others have checked, keep all waiting, and share it again."""
-        self.share_no_longer()
+        self.upgrade_to_exclusive()
         try:
             yield
         finally:
             self._release()
             self._take(shared=True)
 
-    def share_no_longer(self) -> None:
+    def upgrade_to_exclusive(self) -> None:
         """While it is shared: wait until the others have checked, and keep all waiting for as long as it is held."""
         self._release()
         self._take(shared=False)
 
-    def give_way(self) -> None:
+    def yield_to_waiter(self) -> None:
         """While it is shared: let those go first who wait to have the device alone."""
         if self.is_shared and self._is_wanted():
             with self.released():
@@ -97,7 +97,7 @@ class DeviceLock:
 
     @property
     def is_free(self) -> bool:
-        """Whether nobody is on the device now, or waits for it."""
+        """Whether the device is free, and no process waits for it."""
         if not self.path.exists():
             return True
         for path in (self._next, self.path):
@@ -202,11 +202,12 @@ class DeviceLock:
         except BaseException:
             os.close(file)
             raise
+        _log.debug("has %s%s after %.1f s", path, ", shared" if shared else "", time.monotonic() - began)
         return file
 
 
 def _may_pass(holders: list[Holder], waited: float) -> bool:
-    """Return whether to go on beside the holders; says so the first time."""
+    """Return whether to go on while others hold the lock; reports it the first time."""
     pids = {holder.pid for holder in holders}
     if not holders or not all(holder.is_another_users for holder in holders):
         return False
@@ -232,7 +233,7 @@ def _private_folder(shared: Path) -> Path:
 
 def _opened(path: Path) -> int:
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
-    # Where all may write, Linux lets nobody create what exists and is another's.
+    # In a folder that all may write, Linux does not let a user open another user's file with O_CREAT.
     with contextlib.suppress(FileNotFoundError):
         return os.open(path, flags)
     file = os.open(path, flags | os.O_CREAT)

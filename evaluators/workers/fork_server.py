@@ -4,7 +4,7 @@ It runs as `python -m kernelwright.evaluators.workers.fork_server FD MODULE...`.
 socket FD, one at a time:
 
     {"op": "fork", "role": ..., "folder": ..., ...} with a channel and a log   -> {"pid": n}
-    {"op": "end", "pid": n, "grace_s": s}                                      -> {"status": s}
+    {"op": "end", "pid": n, "grace_s": s}                                      -> {"status": s, "grown": bytes}
     {"op": "import", "module": ..., "support": ...}                            -> {"error": why not, or null}
 
 Both ends may be in different PID namespaces. `n` is the pid in the server's; with it, and with the first message,
@@ -20,6 +20,7 @@ import gc
 import importlib
 import json
 import os
+import resource
 import signal
 import socket
 import sys
@@ -78,11 +79,12 @@ def main(fd: int, modules: list[str]) -> None:
             gc.freeze()
             _answer(server, {"error": error})
         else:
-            status = _end(request["pid"], request["grace_s"])
+            status, most = _end(request["pid"], request["grace_s"])
             live.discard(request["pid"])
             _remove_shared_memory(request["pid"])
             _sweep(live)
-            _answer(server, {"status": status})
+            own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # a fork begins with as much
+            _answer(server, {"status": status, "grown": max(0, most - own) * 1024})
     for pid in live:
         _end(pid, 0.0)
     _sweep(set())
@@ -141,30 +143,30 @@ def _fork(server: socket.socket, request: dict[str, Any], channel: int, log: int
         os._exit(status)
 
 
-def _end(pid: int, grace_s: float) -> int | None:
+def _end(pid: int, grace_s: float) -> tuple[int | None, int]:
     """Wait up to `grace_s` for a worker to end by itself, then kill its group.
 
-    Returns the exit code, negative for a signal, or None when it had to be killed.
+    Returns the exit code, negative for a signal, or None when it had to be killed; and its most memory in KiB.
     """
-    code = _waited(pid, grace_s)
+    code, most = _waited(pid, grace_s)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
     if code is None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)  # it died before it had its own group
-        _waited(pid, KILL_S)
-    return code
+        _, most = _waited(pid, KILL_S)
+    return code, most
 
 
-def _waited(pid: int, seconds: float) -> int | None:
-    """Return the exit code of a child that ends in time."""
+def _waited(pid: int, seconds: float) -> tuple[int | None, int]:
+    """Return the exit code of a child that ends in time, and its most memory in KiB."""
     deadline = time.monotonic() + seconds
     while True:
-        ended, status = os.waitpid(pid, os.WNOHANG)
+        ended, status, used = os.wait4(pid, os.WNOHANG)
         if ended:
-            return os.waitstatus_to_exitcode(status)
+            return os.waitstatus_to_exitcode(status), used.ru_maxrss
         if time.monotonic() >= deadline:
-            return None
+            return None, 0
         time.sleep(POLL_S)
 
 

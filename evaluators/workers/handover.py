@@ -14,10 +14,11 @@ from typing import Any
 from ..sandbox.untrusted_files import read_untrusted_into
 from .channel import Message
 from .memory import is_large
-from .tensor_ipc import ALIGNMENT, OpenMemory, UnreadableTensor, aligned, handle_of
+from .tensor_ipc import ALIGNMENT, OpenMemory, UnreadableTensorError, aligned, handle_of
+from .user_call import Layout
 
 Memory = Callable[[Sequence[int]], Sequence[Any]]
-"""Returns vectors of so many bytes each, with a storage of its own each."""
+"""Returns vectors with these numbers of bytes, each with its own storage."""
 
 
 class Handover:
@@ -35,7 +36,8 @@ class Handover:
     def give(self, values: Sequence[Any], path: Path, share: bool) -> Message:
         """Return the description of values, of which tensors lie in shared memory, or else in the file at `path`.
 
-        Raises `TypeError` for a value that is neither a plain tensor nor JSON.
+        Of the `Layout` of a user's arguments its text is given. Raises `TypeError` for another value that is neither a
+        plain tensor nor JSON.
         """
         import torch
 
@@ -43,6 +45,7 @@ class Handover:
         places: list[Message] = []
         for value in values:
             if not isinstance(value, torch.Tensor):
+                value = value.text if isinstance(value, Layout) else value
                 json.dumps(value)
                 places.append({"value": value})
                 continue
@@ -65,8 +68,8 @@ class Handover:
             with contextlib.suppress(RuntimeError):  # memory that cannot be shared here
                 return described | {"handle": self._share(flat)}
         with path.open("wb") as file:
-            for one in flat:
-                one.cpu().numpy().tofile(file)
+            for storage in flat:
+                storage.cpu().numpy().tofile(file)
         return described | {"path": str(path)}
 
     def _share(self, flat: Sequence[Any]) -> list[Any]:
@@ -80,9 +83,9 @@ class Handover:
                 self._buffer = torch.empty(size, dtype=torch.uint8, device=self._device)
             self._handle = handle_of(self._buffer)  # once: torch adds to the memory's owner whenever it is shared
         at = 0
-        for one in flat:
-            self._buffer[at : at + one.numel()].copy_(one)
-            at += aligned(one.numel())
+        for value in flat:
+            self._buffer[at : at + value.numel()].copy_(value)
+            at += aligned(value.numel())
         torch.cuda.synchronize()  # the other process reads on a stream of its own
         return self._handle
 
@@ -107,7 +110,7 @@ def taken(described: Message, device: str, opened: OpenMemory, memory: Memory | 
     """Return the values that a `Handover` described, in `memory`; without one they are views of what is shared, which
     is written again for what is handed over next, or in torch's memory.
 
-    Each storage that was handed over is one vector of the memory. Raises `UnreadableTensor` where what is shared
+    Each storage that was handed over is one vector of the memory. Raises `UnreadableTensorError` where what is shared
     cannot be opened, or the file not be read.
     """
     import torch
@@ -118,7 +121,7 @@ def taken(described: Message, device: str, opened: OpenMemory, memory: Memory | 
             storage = opened.storage_of(described["handle"], whole.device.index or 0)
             whole.set_(storage, 0, (storage.nbytes(),), (1,))
         except (RuntimeError, TypeError, ValueError, IndexError) as error:
-            raise UnreadableTensor(f"memory that was handed over could not be opened: {error}") from None
+            raise UnreadableTensorError(f"memory that was handed over could not be opened: {error}") from None
         shared, at = [], 0
         for size in described["sizes"]:
             shared.append(whole[at : at + size])
@@ -143,7 +146,7 @@ def _read(path: Path, storages: Sequence[Any]) -> None:
         try:
             read_untrusted_into(path, memoryview(raw.numpy()), at)
         except OSError as error:
-            raise UnreadableTensor(f"what was handed over is incomplete: {error.strerror}") from None
+            raise UnreadableTensorError(f"what was handed over is incomplete: {error.strerror}") from None
         if raw is not storage:
             storage.copy_(raw)
         at += storage.numel()

@@ -6,10 +6,13 @@ import contextlib
 import os
 import select
 import threading
+from collections.abc import Callable
 
 from ...core.quotation import plain
 
 KEPT_BYTES = 4096
+MOST_BYTES = 64 << 20
+"""What may be printed in one request: a call that prints more is timed for that, and keeps this process busy."""
 _PART_BYTES = 1 << 16
 """As much as a pipe holds by default."""
 _PARTS = 16
@@ -19,12 +22,21 @@ _PARTS = 16
 class Log:
     """Reads from a pipe, which ends with the last process that could write to it; nothing is on the disk."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MOST_BYTES) -> None:
+        self.flooded = False
+        """Whether more than `most` bytes were printed since `begin`."""
+        self.stop: Callable[[], object] = lambda: None
+        """Called once then."""
+        self._most, self._printed = most, 0
         self._source, self.sink = os.pipe()
         """The end to write to; `given` closes it here."""
         self._end = b""
         self._lock = threading.Lock()
         threading.Thread(target=self._follow, name="log", daemon=True).start()
+
+    def begin(self) -> None:
+        """Count what is printed from now on: a request begins."""
+        self._printed = 0
 
     def given(self) -> None:
         """Close this process's end to write to: a worker has it, or none was started."""
@@ -53,6 +65,10 @@ class Log:
         with contextlib.suppress(OSError):
             part = os.read(self._source, _PART_BYTES)
         self._end = (self._end + part)[-KEPT_BYTES:]
+        self._printed += len(part)
+        if self._printed > self._most and not self.flooded:
+            self.flooded = True
+            self.stop()
         return bool(part)
 
 

@@ -19,7 +19,7 @@ the time that this takes matters more."""
 MOST = 1 << 50
 """Bytes. What a process says to have beyond that is no memory."""
 FIELD = "device_memory"
-"""Of every response of a worker that uses a GPU."""
+"""Key in every response of a worker that uses a GPU."""
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 """Options of glibc's mallopt, from malloc.h."""
 
@@ -39,6 +39,17 @@ def is_large(values: Iterable[Any]) -> bool:
 def fitting(values: Sequence[Any]) -> int:
     """Return how many of such values are not large together; at least one."""
     return max(1, LARGE // max(1, size_of(values)))
+
+
+def has_room(device: str, needed: int, cached: bool = False) -> bool:
+    """Return whether this many bytes of a GPU are free, or `cached` by this process; never on a CPU."""
+    if not device.startswith("cuda"):
+        return False
+    import torch
+
+    free, _ = torch.cuda.mem_get_info()
+    own = torch.cuda.memory_reserved() - torch.cuda.memory_allocated() if cached else 0
+    return bool(free + own >= needed)
 
 
 def release_cache(device: str) -> None:
@@ -71,7 +82,9 @@ class RequestMemory:
             return {}
         import torch
 
-        return {FIELD: [torch.cuda.max_memory_reserved(), torch.cuda.memory_reserved()]}
+        # Not by name: that sorts a hundred figures for each, which takes longer than many a request.
+        held = torch.cuda.memory_stats_as_nested_dict().get("reserved_bytes", {}).get("all", {})
+        return {FIELD: [held.get("peak", 0), held.get("current", 0)]}
 
 
 class DeviceMemory:
@@ -94,7 +107,7 @@ class DeviceMemory:
         """Take a worker's memory from its response; the worker may be untrusted."""
         match response.pop(FIELD, None):
             case [int(peak), int(held)] if 0 <= peak <= MOST and 0 <= held <= MOST:
-                others = sum(size for one, size in self._held.items() if one != worker)
+                others = sum(size for holder, size in list(self._held.items()) if holder != worker)
                 self.peak_bytes = max(self.peak_bytes or 0, peak + others)
                 self._held[worker] = held
 

@@ -6,7 +6,7 @@ import contextlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
@@ -34,6 +34,8 @@ class ProblemModule:
 
         self.module = load("kernelwright_problem", path)
         self.device = device
+        self._fixed: frozenset[int] | None = None
+        self._integers: int | None = None
         # Bound now: a candidate's code may replace it later.
         self._manual_seed = torch.manual_seed if device != "cpu" else torch.default_generator.manual_seed
         for name, value in sizes.items():
@@ -46,12 +48,50 @@ class ProblemModule:
         return inputs
 
     def inputs(self, seed: int) -> list[Any]:
-        """Return fresh inputs: the same for the same seed, in any process."""
+        """Return fresh inputs: the same for the same seed, in any process.
+
+        While integers are held (`hold_integers`), all but floating-point tensors are those of that seed.
+        """
+        if self._integers is None:
+            return self._drawn(seed)
+        pairs = zip(self._drawn(self._integers), self._drawn(seed), strict=True)
+        return [_held(number, *pair) for number, pair in enumerate(pairs)]
+
+    def hold_integers(self, seed: int | None) -> None:
+        """From now on let all inputs have the integers and plain values of this seed; None ends that."""
+        self._integers = seed
+
+    @contextlib.contextmanager
+    def holding(self, seed: int | None) -> Iterator[None]:
+        """Hold the integers of a seed within the context."""
+        before, self._integers = self._integers, seed
+        try:
+            yield
+        finally:
+            self._integers = before
+
+    def _drawn(self, seed: int) -> list[Any]:
         import torch
 
         with torch.device(self.device):
             self._manual_seed(seed)
             return [_to(value, self.device) for value in self.module.get_inputs()]
+
+    @property
+    def fixed(self) -> frozenset[int]:
+        """Which inputs stay as the problem makes them where others are drawn from other distributions.
+
+        Those that `get_fixed` of the problem's file says, given the inputs of two seeds: tables, offsets, scales.
+        """
+        if self._fixed is None:
+            find = getattr(self.module, "get_fixed", None)
+            self._fixed = frozenset(find(self._drawn(0), self._drawn(1)) if find is not None else ())
+        return self._fixed
+
+    @property
+    def keeps_numbers(self) -> bool:
+        """Whether whole numbers and flags are always as the problem makes them: they may be indices and lengths."""
+        return hasattr(self.module, "get_fixed")
 
     def model(self, seed: int) -> Any:
         """Return the reference with weights drawn from the seed."""
@@ -102,6 +142,31 @@ def _to(value: Any, device: str) -> Any:
     import torch
 
     return value.to(device) if isinstance(value, torch.Tensor) else value
+
+
+def is_continuous(value: Any) -> bool:
+    """Return whether this is a tensor of real or complex numbers; any other input counts as integers."""
+    import torch
+
+    return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
+
+
+def _held(number: int, kept: Any, other: Any) -> Any:
+    """Return the input of the seed whose integers are held, or the other one's floating-point numbers."""
+    if not is_continuous(kept):
+        return kept
+    if not is_continuous(other) or kept.shape != other.shape:
+        raise ValueError(f"input {number} has another shape for another seed")
+    return other
+
+
+@contextlib.contextmanager
+def unobserved() -> Iterator[None]:
+    """Call torch without the dispatch modes that record or count operators."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    with _disable_current_modes():
+        yield
 
 
 def outputs_of(result: Any) -> list[Any]:

@@ -12,8 +12,7 @@ from typing import Any
 
 from ...core import ProblemError, TorchProblem
 from ...core.files import write_whole
-
-ROOM = "make room there, or set TMPDIR to another folder"
+from .patched_package import ROOM, with_texts_in_place
 
 
 def problem_options(problem: TorchProblem, folder: Path, *others: Mapping[str, Any]) -> dict[str, Any]:
@@ -28,7 +27,8 @@ def problem_options(problem: TorchProblem, folder: Path, *others: Mapping[str, A
     for sizes in (problem.sizes, *others):
         for name, origin in problem.files_at(sizes).items():
             _place(origin, folder / name, problem)
-    return {"problem": str(path), "sizes": dict(problem.sizes)}
+    package = with_texts_in_place(problem.package, folder).options if problem.package is not None else None
+    return {"problem": str(path), "sizes": dict(problem.sizes), "package": package}
 
 
 def _place(origin: Path, path: Path, problem: TorchProblem) -> None:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
+import logging
 import os
 import secrets
 import stat
 from pathlib import Path
 
+from ...core.file_locks import OWNER, is_abandoned
+
+_LOG = logging.getLogger(__name__)
+PREFIX = "kernelwright-"
+"""How the names of all temporary folders begin."""
 _RWX = stat.S_IRWXU
 
 
@@ -26,6 +33,15 @@ def remove_tree(folder: Path) -> None:
             os.close(top)
     with contextlib.suppress(OSError):
         folder.rmdir()
+
+
+@functools.cache
+def sweep(place: Path) -> None:
+    """Remove, once in this process, the temporary folders that killed processes left."""
+    for folder in place.glob(f"{PREFIX}*"):
+        if not folder.is_symlink() and is_abandoned(folder / OWNER):
+            _LOG.info("%s was left by a process that has ended, and is removed", folder)
+            remove_tree(folder)
 
 
 def _empty(top: int) -> None:

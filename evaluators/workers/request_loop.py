@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
-from .channel import Channel, ChannelClosed, Message
+from .channel import Channel, ChannelClosedError, Message
 from .memory import RequestMemory
 
 CAUSES = 3
 """Maximum number of exceptions of a chain that are reported."""
+LINES = 3
+"""Lines of the user's file for each of them."""
+CALL_FILE = "call.py"
+"""The file that calls a user's function: nothing of the user's."""
+USER_FILES: dict[str, str] = {}
+"""Files and folders of a user's package, and candidates' files that stand in their places: what they are called."""
 LONGEST = 2000
 """Characters of an exception's text; of a longer one the middle is left out."""
 Handler = Callable[..., Message]
@@ -35,7 +42,7 @@ def serve_requests(
     """Serve {"op": name, ...} by the handler of that name: {"ok": true, ...}, or {"ok": false, **failed(error)}.
 
     The response repeats the request's nonce, which an unsolicited message cannot know, and has the request's memory.
-    `begun` is told the nonce of each request, for an answer by other means.
+    `begun` is called with the nonce of each request, for an answer by other means.
     """
     import torch
 
@@ -44,7 +51,7 @@ def serve_requests(
         while True:
             try:
                 request = channel.receive()
-            except ChannelClosed:
+            except ChannelClosedError:
                 return
             handler, nonce = handlers[request.pop("op")], request.pop("nonce")
             memory.restart()
@@ -62,16 +69,29 @@ def describe(error: BaseException) -> str:
         return f"the kernel called exit({error.code!r})"
     if isinstance(error, MemoryError):
         return "MemoryError: the kernel went beyond its memory limit"
-    parts = []
+    parts: list[str] = []
+    passed: list[str] = []
     for item in _chain(error):
-        where = [
-            f"line {frame.lineno}: {frame.line}"
+        passed += [
+            f"{file}line {frame.lineno}: {frame.line}"
             for frame in traceback.extract_tb(item.__traceback__)
-            if "/candidate-" in frame.filename and frame.filename.endswith(".py")
-        ]
-        parts += [_shorten(f"{type(item).__name__}: {_without_hints(text_of(item))}".strip()), *where[-3:]]
+            if (file := _file(frame.filename)) is not None
+        ][-LINES:]
+        if not _repeats_cause(item):
+            text = _shorten(f"{type(item).__name__}: {_without_hints(text_of(item))}".strip())
+            parts += [text, *passed[-2 * LINES :]]
+            passed = []
     # Invalid characters could be stored, but not displayed.
     return "\n".join(parts).encode(errors="backslashreplace").decode()
+
+
+def _file(path: str) -> str | None:
+    """Return how a line of a file of the user's begins: with its name where there may be several. None for others."""
+    place = Path(path)
+    for known in (place, *place.parents):
+        if (name := USER_FILES.get(str(known))) is not None:
+            return f"{Path(name, place.relative_to(known)).as_posix()}, "
+    return "" if "/candidate-" in path and place.suffix == ".py" and place.name != CALL_FILE else None
 
 
 def text_of(error: BaseException) -> str:
@@ -90,9 +110,16 @@ def _without_hints(text: str) -> str:
 def _chain(error: BaseException) -> list[BaseException]:
     """Return the exception and its causes: Triton reports a function's mistake only in the cause."""
     chain = [error]
-    while (cause := chain[-1].__cause__) is not None and cause not in chain and len(chain) < CAUSES:
+    counted = int(not _repeats_cause(error))
+    while (cause := chain[-1].__cause__) is not None and cause not in chain and counted < CAUSES:
         chain.append(cause)
+        counted += not _repeats_cause(cause)
     return chain
+
+
+def _repeats_cause(error: BaseException) -> bool:
+    """Return whether this says nothing beyond its cause: Triton's interpreter raises one for each function passed."""
+    return type(error).__name__ == "InterpreterError" and error.__cause__ is not None
 
 
 def _shorten(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Starts the processes of servers, from a thread that outlives whoever asks for one."""
+"""Starts the processes of servers from a thread that outlives the threads of its callers."""
 
 from __future__ import annotations
 

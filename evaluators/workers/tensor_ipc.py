@@ -43,11 +43,11 @@ class OutputTensor(BaseModel):
     device: str | None = None
     stored: bool = False
     handle: list[int | str | bool] | None = None
-    """Its handle on the device, when it is shared and not written to a file."""
+    """Handle of the device memory, if the tensor is shared and not written to a file."""
     offset: int = 0
 
 
-class UnreadableTensor(Exception):
+class UnreadableTensorError(Exception):
     """The outputs are missing or incomplete."""
 
 
@@ -145,6 +145,11 @@ class OpenMemory:
             del self._open[oldest]
         return self._open[key]
 
+    @property
+    def bytes(self) -> int:
+        """Memory that is open."""
+        return sum(storage.nbytes() for storage in self._open.values())
+
     def close(self) -> None:
         """Close all."""
         self._open.clear()
@@ -168,7 +173,7 @@ class OutputBuffer:
             described, self._kept = publish_outputs(outputs, path, shared)
             return described
         described = [describe(output) for output in outputs]
-        stored = [one for one, like in zip(outputs, described, strict=True) if like.get("stored")]
+        stored = [output for output, like in zip(outputs, described, strict=True) if like.get("stored")]
         size = sum(aligned(item.numel() * item.element_size()) for item in stored)
         if self._buffer is None or self._buffer.numel() < size:
             self._buffer = torch.empty(max(ALIGNMENT, size), dtype=torch.uint8, device=self._device)
@@ -197,7 +202,7 @@ class Outputs:
         self._opened = opened or OpenMemory()
 
     def next(self, description: Message, wanted: Any) -> Any:
-        """Return the described output as a tensor like `wanted`. Raises `UnreadableTensor`."""
+        """Return the described output as a tensor like `wanted`. Raises `UnreadableTensorError`."""
         import torch
 
         if description.get("handle"):
@@ -206,7 +211,7 @@ class Outputs:
         try:
             data = read_untrusted_file(self._path, size, self._offset)
         except OSError as error:
-            raise UnreadableTensor(f"the outputs were not written whole: {error.strerror}") from None
+            raise UnreadableTensorError(f"the outputs were not written whole: {error.strerror}") from None
         self._offset += size
         raw = torch.frombuffer(data, dtype=torch.uint8) if size else torch.empty(0, dtype=torch.uint8)
         return raw.view(wanted.dtype).reshape(wanted.shape).to(wanted.device)
@@ -221,7 +226,7 @@ def _open(description: Message, wanted: Any, opened: OpenMemory) -> Any:
         storage = opened.storage_of(description["handle"], wanted.device.index or 0)
         return tensor.set_(storage, description["offset"], wanted.shape, strides)
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
-        raise UnreadableTensor(f"the outputs' memory could not be opened: {error}") from None
+        raise UnreadableTensorError(f"the outputs' memory could not be opened: {error}") from None
 
 
 def storage_of(handle: Sequence[Any], number: int) -> Any:
@@ -279,12 +284,15 @@ class StateBuffer:
 
 
 def aligned(size: int) -> int:
-    """Return the bytes that a tensor of so many takes in a buffer with several."""
+    """Return the bytes that a tensor of this size takes in a buffer with several tensors."""
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 def open_state(description: Message, device: str) -> dict[str, Any]:
-    """Return the weights of a `StateBuffer`: views, to be copied before the next request. Raises `UnreadableTensor`."""
+    """Return the weights of a `StateBuffer`: views, to be copied before the next request.
+
+    Raises `UnreadableTensorError`.
+    """
     import torch
 
     buffer = torch.empty(0, dtype=torch.uint8, device=device)
@@ -292,7 +300,7 @@ def open_state(description: Message, device: str) -> dict[str, Any]:
         storage = storage_of(description["handle"], buffer.device.index or 0)
         buffer.set_(storage, 0, (description["bytes"],), (1,))
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
-        raise UnreadableTensor(f"the weights' memory could not be opened: {error}") from None
+        raise UnreadableTensorError(f"the weights' memory could not be opened: {error}") from None
     return {entry["name"]: _entry(buffer, entry) for entry in description["entries"]}
 
 

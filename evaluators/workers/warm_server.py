@@ -46,7 +46,7 @@ REPLY_BYTES = 16
 _AT_START = ("PYTHON", "LD_", "OMP_", "MKL_", "MALLOC_", "GLIBC_", "TRITON_INTERPRET", "KERNELWRIGHT_LANGUAGES")
 """How variables begin that count when a process or a library starts: a fork has those of the warm server."""
 _ALSO_IMPORTED = ("torch._dynamo",)
-"""Beside the languages: compilers import it."""
+"""Imported in addition to the languages, for compilers."""
 
 
 class ForkedServer:
@@ -150,7 +150,7 @@ class _Fork:
 
 
 class WarmServer:
-    """Forks a server for everyone who asks, until its folder is gone or nobody has asked for a while."""
+    """Forks a server for each request, until its folder is removed or no request came for a while."""
 
     def __init__(self, place: Path) -> None:
         self._place = place

@@ -1,1 +1,1 @@
-"""What a kernel computes, and which are the same, from the syntax tree: never from names, comments or texts."""
+"""Finds what kernels compute, and which compute the same, from the syntax tree, not from names or comments."""

@@ -144,7 +144,7 @@ def _tensor(node: ast.expr, code: DeviceCode, depth: int = 8) -> str:
 
 
 def _accumulations(code: DeviceCode) -> Iterator[ast.expr]:
-    """What is added to an accumulator, step by step in a loop."""
+    """The term that a loop adds to an accumulator in each step."""
     for loop in code.loops:
         for assignment in code.assignments[loop.assignments]:
             if assignment.op == "Add" and assignment.name not in code.parameters:

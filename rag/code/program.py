@@ -31,7 +31,7 @@ class Assignment:
 
 
 @dataclass
-class Loop:
+class LoopRange:
     """A loop, and which of its function's assignments stand in it, as a range of their list."""
 
     variables: tuple[str, ...]
@@ -46,7 +46,7 @@ class DeviceCode:
     parameters: tuple[str, ...]
     calls: list[Call] = field(default_factory=list)
     assignments: list[Assignment] = field(default_factory=list)
-    loops: list[Loop] = field(default_factory=list)
+    loops: list[LoopRange] = field(default_factory=list)
     subscripts: list[ast.Subscript] = field(default_factory=list)
     """In the order of the text, whether read or written."""
     grid: Call | None = None

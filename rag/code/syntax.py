@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from ...core.scopes import Scopes
 from ...core.syntax_tree import syntax_tree
-from .program import Assignment, Call, DeviceCode, Loop, Program, names
+from .program import Assignment, Call, DeviceCode, LoopRange, Program, names
 
 LANGUAGES = ("triton.language.", "tilelang.language.", "tilelang.cpu.language.")
 _JIT = ("triton.jit", "triton.runtime.jit.jit")
@@ -24,31 +25,19 @@ def parse(source: str) -> Program:
 class _Reader:
     def __init__(self, tree: ast.Module) -> None:
         self.tree = tree
-        self.imports: dict[str, str] = {}
+        self.scopes = Scopes(tree)
         self.kernels: dict[str, DeviceCode] = {}
         self.modules: dict[str, str] = {}
 
     def program(self) -> Program:
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Import):
-                for alias in node.names:
-                    self.imports[alias.asname or alias.name.split(".")[0]] = (
-                        alias.name if alias.asname else alias.name.split(".")[0]
-                    )
-            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                self.imports.update({a.asname or a.name: f"{node.module}.{a.name}" for a in node.names})
         self._host(self.tree)
         return Program(kernels=self.kernels, modules=self.modules)
 
     def _path(self, node: ast.expr) -> str:
         """The full name of a function: 'triton.language.dot', 'min', '.load'."""
-        parts: list[str] = []
-        while isinstance(node, ast.Attribute):
-            parts.append(node.attr)
-            node = node.value
-        if isinstance(node, ast.Name) and (node.id in self.imports or not parts):
-            return ".".join([self.imports.get(node.id, node.id), *reversed(parts)])
-        return f".{parts[0]}" if parts else ""
+        if (path := self.scopes.imported(node)) is not None:
+            return path
+        return node.id if isinstance(node, ast.Name) else f".{node.attr}" if isinstance(node, ast.Attribute) else ""
 
     def _call(self, node: ast.Call) -> Call:
         path = self._path(node.func)
@@ -83,7 +72,7 @@ def _device(function: ast.FunctionDef, call_of: Any) -> DeviceCode:
 
     def visit(node: ast.AST) -> None:
         if isinstance(node, ast.For):
-            loop = Loop(tuple(names(node.target)))
+            loop = LoopRange(tuple(names(node.target)))
             code.loops.append(loop)
             start = len(code.assignments)
             for child in (node.iter, *node.body, *node.orelse):

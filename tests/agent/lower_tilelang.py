@@ -49,13 +49,13 @@ def lowered(path: Path) -> dict[str, dict[str, Any]]:
     def compile(function: Any, out_idx: list[int], **_: Any) -> Callable[..., Any]:
         found[str(function.attrs["global_symbol"])] = lower(function)
         buffers = [function.buffer_map[parameter] for parameter in function.params]
-        outputs = [one % len(buffers) for one in out_idx]
-        shapes = [([int(extent) for extent in one.shape], torch_dtype(one)) for one in buffers]
+        outputs = [number % len(buffers) for number in out_idx]
+        shapes = [([int(extent) for extent in buffer.shape], torch_dtype(buffer)) for buffer in buffers]
 
         def run(*given: torch.Tensor) -> Any:
-            inputs = [one for position, one in enumerate(shapes) if position not in outputs]
-            assert [(list(one.shape), one.dtype) for one in given] == inputs
-            results = [torch.empty(shapes[one][0], dtype=shapes[one][1], device="meta") for one in outputs]
+            inputs = [shape for position, shape in enumerate(shapes) if position not in outputs]
+            assert [(list(tensor.shape), tensor.dtype) for tensor in given] == inputs
+            results = [torch.empty(shapes[output][0], dtype=shapes[output][1], device="meta") for output in outputs]
             return results[0] if len(results) == 1 else results
 
         return run

@@ -8,14 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from kernelwright.agent.analysis import Analysis
+from kernelwright.agent.bottleneck import Analysis
 from kernelwright.agent.lane import Lane
 from kernelwright.agent.loop import Optimization, Outcome
 from kernelwright.agent.proposer import TurnContext
 from kernelwright.agent.stopping import StoppingCriteria
 from kernelwright.agent.turn import Attempt
 from kernelwright.agent.workbench import Workbench
-from kernelwright.api.run_journal import keep
 from kernelwright.core import (
     Budget,
     Config,
@@ -30,6 +29,7 @@ from kernelwright.core import (
     Trial,
 )
 from kernelwright.core.events import Emit, Event, ignore
+from kernelwright.runtime.jobs import keep
 
 from ..fakes import PROBLEM, PROFILE, evaluation, kernel
 
@@ -68,11 +68,11 @@ class Scripted:
         return list(self.evaluate(problem, kernel, configs))
 
     def contest(self, problem: Problem, kernels: Sequence[Kernel]) -> list[Evaluation]:
-        return [found for one in kernels for found in self.evaluate(problem, one, [Config()])]
+        return [found for kernel in kernels for found in self.evaluate(problem, kernel, [Config()])]
 
     def screen(self, problem: Problem, kernels: Sequence[Kernel]) -> Iterator[Evaluation]:
-        for one in kernels:
-            yield from self.evaluate(problem, one, [Config()])
+        for variant in kernels:
+            yield from self.evaluate(problem, variant, [Config()])
 
     def profile(self, problem: Problem) -> Profile:
         self.profiles += 1
@@ -91,8 +91,8 @@ class Beside(Scripted):
         self._baselines = {name: Measurement(samples_ms=(ms,) * 3) for name, ms in baselines_ms.items()}
 
     def evaluate(self, *arguments: Any, **more: Any) -> Iterator[Evaluation]:
-        for one in super().evaluate(*arguments, **more):
-            yield one.model_copy(update={"baselines": self._baselines})
+        for made in super().evaluate(*arguments, **more):
+            yield made.model_copy(update={"baselines": self._baselines})
 
 
 class Planned:
@@ -162,7 +162,7 @@ def run(
 
     pool = [evaluator or Scripted()] if evaluator is None or isinstance(evaluator, Scripted) else list(evaluator)
     with Journal(folder / "journal.jsonl") as journal:
-        workbench = Workbench(PROBLEM, pool, search, journal, emit, judge=lambda one: one)  # type: ignore
+        workbench = Workbench(PROBLEM, pool, search, journal, emit, judge=lambda evaluation: evaluation)  # type: ignore
         written = partial(keep, journal)
         return Optimization(workbench, start, proposer, criteria, emit, written, clock=clock, others=others).run()
 
@@ -194,7 +194,7 @@ class Bench:
             self.journal,
             self.heard.append,
             Ticking(),
-            lambda one: finalist or one,  # type: ignore
+            lambda evaluation: finalist or evaluation,  # type: ignore
         )
 
     def _searcher(self, evaluator: Any) -> Any:

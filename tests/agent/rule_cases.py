@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernelwright.agent.rules import Machine, NotApplicable, Rewritten, Rule
 from kernelwright.core import PythonKernel, TorchProblem
 
 PROBLEM = """
@@ -54,14 +53,6 @@ class ModelNew(nn.Module):
     def forward(self, x, w):
         return build(*x.shape)(x, w)
 """
-
-
-def attempted(rule: Rule, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
-    """Apply a rule; None where it says why it does not fit."""
-    try:
-        return rule.apply(kernel, machine)
-    except NotApplicable:
-        return None
 
 
 @dataclass(frozen=True)

@@ -38,13 +38,13 @@ def test_a_refused_kernel_is_a_failure_with_its_cause(tmp_path: Path) -> None:
 
 
 def test_a_run_has_the_same_digits_wherever_its_journal_lies(tmp_path: Path) -> None:
-    one, same, other = (
+    run, same, other = (
         archived(read_journal(journal(tmp_path, lines, name)))
         for lines, name in ((records(), "a"), (records()[:8], "b"), (records(problem="level1/1_2"), "c"))
     )
-    assert one is not None and same is not None and other is not None
-    assert one.run == same.run != other.run
-    assert same.improvement is None and same.tried == one.tried
+    assert run is not None and same is not None and other is not None
+    assert run.run == same.run != other.run
+    assert same.improvement is None and same.tried == run.tried
 
 
 @pytest.mark.parametrize(

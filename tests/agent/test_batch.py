@@ -15,8 +15,8 @@ from .made_up import ENDLESS, Planned, Scripted, run, trials
 def changes(together: float, **results: float | str) -> Rewrites:
     """Changes with results, and that of all of them together."""
 
-    def proposal(strategy: str, one: Kernel) -> Proposal:
-        return Proposal(one, strategy, "compute", "because")
+    def proposal(strategy: str, kernel: Kernel) -> Proposal:
+        return Proposal(kernel, strategy, "compute", "because")
 
     def combine(strategies: Sequence[str]) -> Proposal | None:
         return proposal(" + ".join(strategies), kernel(together, TOGETHER=len(strategies)))

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from kernelwright.agent.analysis import Analysis
+from kernelwright.agent.bottleneck import Analysis
 from kernelwright.agent.population import Population
-from kernelwright.agent.proposer import RunEnded, TurnContext
+from kernelwright.agent.proposer import RunEndedError, TurnContext
 from kernelwright.agent.stopping import StoppingCriteria
 from kernelwright.agent.turn import Candidate
-from kernelwright.core import Config, Journal, Kernel, Proposal, SearchSpace, TurnRecord, Waiting
+from kernelwright.core import Config, Journal, Kernel, Proposal, ReplyPendingError, SearchSpace, TurnRecord
 from kernelwright.core.events import Finished
 
 from ..fakes import evaluation, kernel
@@ -141,7 +141,7 @@ def test_lanes_run_at_the_same_time(tmp_path: Path) -> None:
     evaluators = [Scripted(change=meet) for _ in range(3)]
     outcome = run(tmp_path, START, Meeting(plan), evaluators, wide(3, iterations=1))
     assert [turn.found.latency_ms for turn in outcome.turns if turn.found] == [5.0, 6.0, 7.0]
-    assert sorted(len(one.calls) for one in evaluators) == [1, 2, 3]
+    assert sorted(len(evaluator.calls) for evaluator in evaluators) == [1, 2, 3]
 
 
 def test_lanes_take_turns_on_one_evaluator(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_the_same_kernel_in_two_lanes_is_measured_once(tmp_path: Path) -> None:
     evaluators = [Scripted(change=slow), Scripted(change=slow)]
     proposer = Meeting({"1.0": [kernel(5.0)], "1.1": [kernel(5.0)]})
     outcome = run(tmp_path, START, proposer, evaluators, wide(2, iterations=1))
-    calls = [source for one in evaluators for source in one.calls]
+    calls = [source for evaluator in evaluators for source in evaluator.calls]
     assert calls.count(kernel(5.0).source) == 2, "once, and at the last check"
     assert [turn.found.latency_ms for turn in outcome.turns if turn.found] == [5.0, 5.0]
 
@@ -190,13 +190,13 @@ def test_what_goes_wrong_in_a_lane_is_raised_when_the_others_are_done(
         time.sleep(0.05)
         return kernel(5.0)
 
-    waiting = Waiting("a reply is not there")
+    waiting = ReplyPendingError("a reply is not there")
     plan = {"1.0": [waiting], "1.1": [fail], "1.2": [late]}
     heard = Heard()
     with pytest.raises(kind, match="a bug"):
         run(tmp_path, START, Planned(plan), criteria=wide(3), emit=heard.append)
     with Journal(tmp_path / "journal.jsonl") as journal:
-        assert [(one.lane, one.improved) for one in journal.of(TurnRecord)] == [(2, True)]
+        assert [(turn.lane, turn.improved) for turn in journal.of(TurnRecord)] == [(2, True)]
     assert heard.of(Finished)
 
 
@@ -205,7 +205,9 @@ def test_a_lane_that_ends_the_run_lets_the_others_finish(tmp_path: Path) -> None
         time.sleep(0.05)
         return kernel(5.0)
 
-    outcome = run(tmp_path, START, Planned({"1.0": [RunEnded("no more dollars")], "1.1": [late]}), criteria=wide(2))
+    outcome = run(
+        tmp_path, START, Planned({"1.0": [RunEndedError("no more dollars")], "1.1": [late]}), criteria=wide(2)
+    )
     assert outcome.stopped == "no more dollars"
     assert [turn.lane for turn in outcome.turns] == [1]
     assert outcome.best.latency_ms == 5.0
@@ -236,32 +238,32 @@ def test_the_order_in_which_lanes_finish_changes_nothing(tmp_path: Path, seed: i
 def test_the_best_stays_until_it_is_beaten_beyond_noise() -> None:
     population = Population()
     assert (population.best, population.beam(3)) == (None, [])
-    one, other, third = candidate(10.0), candidate(9.95), candidate(9.0)
-    population.add([one])
-    population.add([other])
-    assert population.best is one
-    assert population.beam(1) == [one]
+    first, second, third = candidate(10.0), candidate(9.95), candidate(9.0)
+    population.add([first])
+    population.add([second])
+    assert population.best is first
+    assert population.beam(1) == [first]
     population.add([third])
     assert population.best is third
-    assert population.beam(9) == [third, other, one]
-    assert population.beam(2) == [third, other]
+    assert population.beam(9) == [third, second, first]
+    assert population.beam(2) == [third, second]
 
 
 def test_what_a_last_check_finds_counts_from_then_on() -> None:
     population = Population()
-    one, two = candidate(10.0), candidate(5.0)
-    population.add([one, two])
-    population.update(two, evaluation(two.kernel, Config(), 9.95))
+    first, second = candidate(10.0), candidate(5.0)
+    population.add([first, second])
+    population.update(second, evaluation(second.kernel, Config(), 9.95))
     assert population.best is not None
-    assert (population.best.kernel, population.best.latency_ms) == (two.kernel, 9.95)
-    population.update(population.best, evaluation(two.kernel, Config(), 12.0))
-    assert population.best is one
-    population.update(one, evaluation(one.kernel, Config(), "crashed"))
-    assert population.best.kernel == two.kernel
+    assert (population.best.kernel, population.best.latency_ms) == (second.kernel, 9.95)
+    population.update(population.best, evaluation(second.kernel, Config(), 12.0))
+    assert population.best is first
+    population.update(first, evaluation(first.kernel, Config(), "crashed"))
+    assert population.best.kernel == second.kernel
     population.add([candidate(10.0)])
-    assert population.knows(one.kernel)
-    assert [member.kernel for member in population.beam(3)] == [two.kernel], "what failed does not come back"
-    population.update(population.best, evaluation(two.kernel, Config(), "crashed"))
+    assert population.knows(first.kernel)
+    assert [member.kernel for member in population.beam(3)] == [second.kernel], "what failed does not come back"
+    population.update(population.best, evaluation(second.kernel, Config(), "crashed"))
     assert population.best is None
 
 

@@ -19,8 +19,8 @@ def test_the_budget_follows_what_the_kernel_costs() -> None:
     small = SearchSpace.of({"A": [1, 2, 3]})
     assert (budget(small).trials, budget(LARGE).trials) == (3, MOST)
     middle = SearchSpace.of({"A": range(1, 11), "B": range(1, 11)})
-    one = budget(middle).seconds or 0.0
-    assert LEAST_S < (budget(middle, compilers=4).seconds or 0.0) < one
+    value = budget(middle).seconds or 0.0
+    assert LEAST_S < (budget(middle, compilers=4).seconds or 0.0) < value
     four = budget(middle, compilers=4).seconds or 0.0
     assert four < (budget(middle, 4, latency_ms=3.0).seconds or 0.0) < (budget(middle, 4, compile_s=2.0).seconds or 0.0)
     assert budget(middle, compile_s=None) == budget(middle, compile_s=2.0)

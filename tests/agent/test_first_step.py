@@ -98,7 +98,9 @@ def test_nothing_leads_around_the_loop(tmp_path: Path) -> None:
     """Without the words a branch does, at whose end zeros meet the results."""
     split = [changed("1_1"), changed("1_1", COUNTED)]
     cases = [
-        (shipped("1_1"), applied(rules, one).kernel) for rules in ("split-operands", "joined-products") for one in split
+        (shipped("1_1"), applied(rules, kernel_).kernel)
+        for rules in ("split-operands", "joined-products")
+        for kernel_ in split
     ]
     experts = shipped("gemm/moe")
     sizes = {**experts.problem.sizes, "DTYPE": "bfloat16"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from kernelwright.agent.analysis import Category, analyse
+from kernelwright.agent.bottleneck import Category, analyse
 from kernelwright.agent.proposer import TurnContext
 from kernelwright.agent.stopping import StoppingCriteria
 from kernelwright.core import Config, Kernel, Proposal, SearchSpace, Status
@@ -34,6 +34,14 @@ def test_a_start_that_is_fast_enough_is_left_alone(tmp_path: Path) -> None:
     assert (outcome.stopped, outcome.turns) == ("target of 2x reached", ())
     assert outcome.reached(2)
     assert not outcome.reached(2.1)
+
+
+def test_without_a_target_a_run_ends_when_nothing_is_left(tmp_path: Path) -> None:
+    criteria = StoppingCriteria(target_speedup=None, max_iterations=None)
+    steps = listed(kernel(8.0), kernel(4.0), kernel(2.0))
+    outcome = run(tmp_path, kernel(20.0), steps, criteria=criteria)
+    assert "target" not in outcome.stopped
+    assert (len(outcome.turns), outcome.best.latency_ms, outcome.reached(None)) == (3, 2.0, None)
 
 
 @pytest.mark.parametrize(("against", "turns"), [("strict", 1), ("default", 2), ("compile", 3)])
@@ -95,7 +103,7 @@ def test_a_roofline_reached_by_luck_does_not_stop_the_run(tmp_path: Path) -> Non
     assert outcome.best.latency_ms == 3.0
 
 
-@pytest.mark.parametrize("failure", [one.value for one in Status if one not in (Status.OK, Status.UNPROVEN)])
+@pytest.mark.parametrize("failure", [status.value for status in Status if status not in (Status.OK, Status.UNPROVEN)])
 def test_a_failed_turn_feeds_its_error_to_the_next_and_ends_nothing(tmp_path: Path, failure: str) -> None:
     proposer = listed(kernel(failure), kernel(5.0))
     outcome = run(tmp_path, kernel(20.0), proposer)

@@ -7,38 +7,50 @@ import functools
 import json
 import lzma
 import random
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from kernelwright.agent.applied_rules import formatted
 from kernelwright.agent.first_kernels.from_inductor import first_kernel
-from kernelwright.agent.first_kernels.obstacle import Obstacle
-from kernelwright.agent.rule_proposer import formatted
+from kernelwright.agent.first_kernels.unsupported_code import UnsupportedCodeError
 from kernelwright.agent.rules import RULES, Machine, Rewritten, Rule
+from kernelwright.agent.rules.rule import Change, Rewrite
 from kernelwright.core import PythonKernel, TorchProblem
 from kernelwright.core.generated_code import GeneratedCode
+from kernelwright.testing import FORMS, attempted
 
 from . import rule_cases
-from .conversations import linear_tilelang, linear_triton
-from .odd_sources import FORMS
-from .rule_cases import Case, attempted
+from .conversations import linear_tilelang, linear_triton, rmsnorm_cpu
+from .rule_cases import Case
 from .triton_rule_cases import BY_NAME, RECORDED, shipped
 
 ROOT = Path(__file__).parents[2]
 MACHINE = Machine(cores=4, multiprocessors=132)
 SHIPPED = {str(path.relative_to(ROOT / "corpus/kernels")): path for path in (ROOT / "corpus/kernels").rglob("*.py")}
-TOLD = {
-    "a conversation, Triton": linear_triton.HOISTED,
-    "a conversation, TF32": linear_triton.WRONG,
-    "a conversation, TileLang": linear_tilelang.WRONG,
+EXAMPLES = {
+    f"{path.parent.relative_to(ROOT / 'corpus/examples')}, {path.stem}": path
+    for path in (ROOT / "corpus/examples").rglob("*.py")
+    if path.stem in ("before", "after")
 }
+TOLD = {
+    f"{module.__name__.rpartition('.')[2]}, {name.lower()}": getattr(module, name)
+    for module, names in (
+        (linear_triton, ("WRONG", "RIGHT", "HOISTED")),
+        (linear_tilelang, ("WRONG", "RIGHT", "IN_REGISTERS")),
+        (rmsnorm_cpu, ("WRONG", "RIGHT", "THREADED")),
+    )
+    for name in names
+}
+"""Kernels of the conversations with a scripted model."""
 FAST = ("triton/level1/1_1.py", "triton/level1/1_38.py", "triton/level2/2_61.py", "tilelang/level2/2_12.py")
 """Kernels on which the most rules fire."""
 
 
 def kernels() -> list[str]:
     """Return the names of all kernels."""
-    cases = [name for name, one in vars(rule_cases).items() if isinstance(one, Case)]
-    return [*sorted(SHIPPED), *TOLD, *cases, *_recorded()]
+    cases = [name for name, case in vars(rule_cases).items() if isinstance(case, Case)]
+    return [*sorted(SHIPPED), *sorted(EXAMPLES), *TOLD, *cases, *_recorded()]
 
 
 @functools.cache
@@ -49,8 +61,8 @@ def _recorded() -> dict[str, str]:
 
 def source_of(name: str) -> str | None:
     """Return a kernel's source; None where there is no kernel of a recorded problem."""
-    if name in SHIPPED:
-        return SHIPPED[name].read_text()
+    if (path := SHIPPED.get(name) or EXAMPLES.get(name)) is not None:
+        return path.read_text()
     if name in TOLD:
         return TOLD[name]
     if (case := vars(rule_cases).get(name)) is not None:
@@ -59,30 +71,34 @@ def source_of(name: str) -> str | None:
     problem = TorchProblem(id=recorded["id"], name=recorded["name"], source=recorded["reference"])
     try:
         return first_kernel(problem, GeneratedCode.model_validate(recorded["code"])).source
-    except (Obstacle, KeyError):
+    except (UnsupportedCodeError, KeyError):
         return None
 
 
+def source_or_skip(name: str) -> str:
+    """Return a kernel's source; skip the test where there is no kernel."""
+    source = source_of(name)
+    if source is None:
+        pytest.skip("torch's compiler wrote nothing that is a kernel")
+    return source
+
+
 def made(rule: Rule, kernel: PythonKernel) -> Rewritten | None:
-    """Apply a rule; whatever it raises but NotApplicable fails the test. Its kernel is Python."""
-    rewritten = attempted(rule, kernel, MACHINE)
-    if rewritten is not None:
-        compile(ast.parse(rewritten.kernel.source), rule.name, "exec")
-    return rewritten
+    """Apply a rule as the published suite does."""
+    return attempted(rule, kernel, MACHINE)
 
 
-def applied_to_all_forms(name: str, forms: list[str]) -> int:
-    """Apply all rules to forms of a kernel; return how often one fired."""
-    source, fired = source_of(name), 0
-    for form in forms if source is not None else ():
+def apply_to_forms(name: str, source: str, forms: Iterable[str]) -> None:
+    """Apply all rules to forms of a kernel."""
+    for form in dict.fromkeys(forms):
         kernel = PythonKernel.parse(FORMS[form](source, random.Random(f"{name} {form}")))
-        fired += sum(made(rule, kernel) is not None for rule in RULES)
-    return fired
+        for rule in RULES:
+            made(rule, kernel)
 
 
 @pytest.mark.parametrize("name", FAST)
 def test_every_rule_copes_with_an_odd_form_of_a_kernel(name: str) -> None:
-    applied_to_all_forms(name, ["everything"])
+    apply_to_forms(name, SHIPPED[name].read_text(), ["everything"])
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -120,6 +136,13 @@ def test_sizes_that_are_made_of_each_other_are_not_constant() -> None:
     assert made(BY_NAME["constant-sizes"], PythonKernel.parse(changed)) is None
 
 
+def test_an_import_is_written_after_one_from_the_future() -> None:
+    source = SHIPPED["tilelang_cpu/level1/1_19.py"].read_text()
+    changed = source.replace("import ", "from __future__ import annotations\n\nimport ", 1)
+    rewritten = made(BY_NAME["split-grid"], PythonKernel.parse(changed))
+    assert rewritten is not None and "ThreadPoolExecutor" in rewritten.kernel.source
+
+
 def test_launch_parameters_add_nothing_beside_a_dictionary_of_options() -> None:
     source = shipped("1_23").kernel.source
     changed = source.replace("num_warps=NUM_WARPS", "**config")
@@ -135,23 +158,34 @@ def test_some_pairs_of_rules() -> None:
     assert {"promoted-products", "joined-products", "tensor-descriptors"} <= {*fired}
 
 
+def test_a_rule_that_raises_anything_else_fails_a_test() -> None:
+    def change(kernel: PythonKernel, change: Change) -> Rewritten:
+        raise KeyError(kernel.name)
+
+    with pytest.raises(KeyError):
+        made(Rewrite("broken", "memory", "both", "", lambda kernel: kernel, change), shipped("1_23").kernel)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", kernels())
-def test_every_rule_and_drawn_pairs_of_rules_on_every_kernel(name: str) -> None:
-    """Of all pairs three with each rule that fires: over all kernels each pair is drawn several times."""
-    source = source_of(name)
-    if source is None:
-        pytest.skip("torch's compiler wrote nothing that is a kernel")
-    kernel = PythonKernel.parse(source)
+def test_every_rule_and_every_pair_of_rules_on_every_kernel(name: str) -> None:
+    """Each rule on the kernel, and each on what came of it where it fired."""
+    kernel = PythonKernel.parse(source_or_skip(name))
     for rule in RULES:
         if (rewritten := made(rule, kernel)) is not None:
             once = formatted(rewritten.kernel)
-            for other in random.Random(f"{name} {rule.name}").sample(RULES, 3):
+            for other in RULES:
                 made(other, once)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", kernels())
-def test_every_rule_on_two_forms_of_every_kernel(name: str) -> None:
-    """On all of it, and on one form that is drawn for the kernel."""
-    applied_to_all_forms(name, ["everything", random.Random(name).choice([*FORMS])])
+def test_every_rule_on_every_odd_form_of_every_kernel(name: str) -> None:
+    """On the form that has all of them, pairs of rules too: two with each rule that fires."""
+    source = source_or_skip(name)
+    apply_to_forms(name, source, FORMS)
+    odd = PythonKernel.parse(FORMS["everything"](source, random.Random(f"{name} everything")))
+    for rule in RULES:
+        if (rewritten := made(rule, odd)) is not None:
+            for other in random.Random(f"{name} {rule.name}").sample(RULES, 2):
+                made(other, rewritten.kernel)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernelwright.agent.analysis import analyse
+from kernelwright.agent.bottleneck import analyse
 from kernelwright.agent.loop import Outcome
 from kernelwright.agent.turn import BY_TOOL, Attempt, Candidate, Turn
 from kernelwright.core import Config, Evaluation, Kernel, Measurement, Proposal, Trial, read_journal
@@ -24,7 +24,7 @@ class Measured(Scripted):
 
     def __init__(self, times: dict[Kernel, list[float]], contention: float | None = None) -> None:
         super().__init__()
-        self._times = {one.source: iter(found) for one, found in times.items()}
+        self._times = {kernel.source: iter(found) for kernel, found in times.items()}
         self._last = contention
 
     def _result(self, bound: Kernel, number: int) -> float | str:
@@ -34,7 +34,7 @@ class Measured(Scripted):
         self.contests = getattr(self, "contests", 0) + 1
         reference = Measurement(samples_ms=(10.0 + self.contests,) * 3)
         update = {"reference": reference, "contention": self._last}
-        return [one.model_copy(update=update) for one in super().contest(*arguments)]
+        return [evaluation.model_copy(update=update) for evaluation in super().contest(*arguments)]
 
 
 def test_the_start_is_timed_beside_the_winner(tmp_path: Path) -> None:

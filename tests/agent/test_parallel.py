@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 from kernelwright.agent.parallel import raise_any, run_parallel
-from kernelwright.core import ModelError, Waiting
+from kernelwright.core import ModelError, ReplyPendingError
 
 COLOR = contextvars.ContextVar("COLOR", default="none")
 
@@ -57,6 +57,13 @@ def test_tasks_see_the_context_of_the_caller_and_keep_theirs_apart() -> None:
 def test_a_failure_is_raised_rather_than_that_a_reply_is_missing() -> None:
     raise_any([1, None, "fine"])
     with pytest.raises(ModelError, match="refused"):
-        raise_any([1, Waiting("1 is not there"), ModelError("refused"), ValueError("later")])
-    with pytest.raises(Waiting, match=r"^1 is not there; 2 is not there$"):
-        raise_any([Waiting("1 is not there"), 1, Waiting("2 is not there"), Waiting("1 is not there")])
+        raise_any([1, ReplyPendingError("1 is not there"), ModelError("refused"), ValueError("later")])
+    with pytest.raises(ReplyPendingError, match=r"^1 is not there; 2 is not there$"):
+        raise_any(
+            [
+                ReplyPendingError("1 is not there"),
+                1,
+                ReplyPendingError("2 is not there"),
+                ReplyPendingError("1 is not there"),
+            ]
+        )

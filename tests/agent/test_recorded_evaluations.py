@@ -49,7 +49,7 @@ def test_evaluations_are_handed_out_once_in_the_order_in_which_they_were_made(pa
         recall = RecordedEvaluations(journal)
         assert recall.take(kernel(7.0)) is None
         taken = [recall.take(kernel(5.0)) for _ in range(3)]
-        assert [one and one.latency_ms for one in taken] == [5.0, 5.5, None]
+        assert [evaluation and evaluation.latency_ms for evaluation in taken] == [5.0, 5.5, None]
 
 
 def test_the_text_decides_not_its_name(path: Path) -> None:
@@ -91,8 +91,8 @@ def test_threads_write_whole_records_and_take_each_once(path: Path) -> None:
 
         def work(number: int) -> None:
             for i in range(20):
-                one = kernel(float(100 * number + i + 1000))
-                recall.add(one, evaluation(one, Config(), 1.0), "turn 1: step", 0.0)
+                measured = kernel(float(100 * number + i + 1000))
+                recall.add(measured, evaluation(measured, Config(), 1.0), "turn 1: step", 0.0)
             found.append(recall.take(kernel(5.0)))
 
         threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
@@ -100,5 +100,7 @@ def test_threads_write_whole_records_and_take_each_once(path: Path) -> None:
             thread.start()
         for thread in threads:
             thread.join()
-    assert sorted(one.latency_ms for one in found if one is not None and one.latency_ms) == [5.0, 5.5]
+    assert sorted(
+        evaluation.latency_ms for evaluation in found if evaluation is not None and evaluation.latency_ms
+    ) == [5.0, 5.5]
     assert len(read_journal(path)) == 6 + 4 * 20 * 2

@@ -113,13 +113,13 @@ def test_a_run_is_ones_own_if_all_that_it_goes_on_from_is(tmp_path: Path, scale_
     assert not results.resumes_own(scale_problem, "triton"), "a kernel without a journal may be anybody's"
     path = results.journal_path(scale_problem, "triton")
     search = path.with_name(f"{path.stem}{TUNING}0123.jsonl")
-    for one in (path, results.transcript_path(scale_problem, "triton"), search):
-        with Journal(one) as journal:
+    for file in (path, results.transcript_path(scale_problem, "triton"), search):
+        with Journal(file) as journal:
             journal.append(RunRecord())
         assert results.resumes_own(scale_problem, "triton")
-    for one in (search, results.transcript_path(scale_problem, "triton"), path):
-        whole = one.read_bytes()
-        one.write_bytes(whole + b'{"kind":"run"}\n')
+    for file in (search, results.transcript_path(scale_problem, "triton"), path):
+        whole = file.read_bytes()
+        file.write_bytes(whole + b'{"kind":"run"}\n')
         assert not results.resumes_own(scale_problem, "triton")
-        one.write_bytes(whole)
+        file.write_bytes(whole)
     assert results.resumes_own(scale_problem, "triton")

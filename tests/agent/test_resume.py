@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from kernelwright.agent.loop import Outcome
-from kernelwright.agent.proposer import RunEnded, TurnContext
+from kernelwright.agent.proposer import RunEndedError, TurnContext
 from kernelwright.agent.searches import WantedSearch
 from kernelwright.agent.stopping import StoppingCriteria
-from kernelwright.core import Config, Journal, Kernel, Proposal, SearchSpace, TurnRecord, Waiting
+from kernelwright.core import Config, Journal, Kernel, Proposal, ReplyPendingError, SearchSpace, TurnRecord
 
 from ..fakes import kernel
 from .made_up import ENDLESS, Planned, Scripted, listed, run
@@ -117,20 +117,20 @@ def test_a_search_that_was_cut_off_goes_on(tmp_path: Path, after: int) -> None:
 
 
 def test_lanes_that_wait_leave_the_others_their_turns(tmp_path: Path) -> None:
-    def plan(*replies: Kernel | Waiting) -> Planned:
+    def plan(*replies: Kernel | ReplyPendingError) -> Planned:
         first, last = replies
         return Planned({"1.0": [first], "1.1": [kernel(5.0)], "1.2": [last]})
 
     criteria = StoppingCriteria(target_speedup=1e9, max_iterations=1, beam=3)
     evaluators = [Scripted(), Scripted(), Scripted()]
-    waiting = Waiting("0001.prompt.md has no reply yet"), Waiting("0003.prompt.md has no reply yet")
-    with pytest.raises(Waiting, match=r"0001.prompt.md has no reply yet; 0003.prompt.md has no reply yet"):
+    waiting = ReplyPendingError("0001.prompt.md has no reply yet"), ReplyPendingError("0003.prompt.md has no reply yet")
+    with pytest.raises(ReplyPendingError, match=r"0001.prompt.md has no reply yet; 0003.prompt.md has no reply yet"):
         run(tmp_path, kernel(20.0), plan(*waiting), evaluators[0], criteria)
     assert turns_written(tmp_path) == [(1, 1)]
-    with pytest.raises(Waiting, match=r"^0003.prompt.md has no reply yet$"):
+    with pytest.raises(ReplyPendingError, match=r"^0003.prompt.md has no reply yet$"):
         run(tmp_path, kernel(20.0), plan(kernel(7.0), waiting[1]), evaluators[1], criteria)
     outcome = run(tmp_path, kernel(20.0), plan(kernel(7.0), kernel(4.0)), evaluators[2], criteria)
-    measured = [[float(source.removeprefix("RESULT = ")) for source in one.calls] for one in evaluators]
+    measured = [[float(source.removeprefix("RESULT = ")) for source in evaluator.calls] for evaluator in evaluators]
     assert measured == [[20.0, 5.0], [7.0], [4.0, 20.0, 4.0]]
     # The lane that did not wait is written again: its kernel is no longer the best of the iteration.
     assert sorted(turns_written(tmp_path)) == [(1, 0), (1, 1), (1, 1), (1, 2)]
@@ -141,7 +141,7 @@ def test_lanes_that_wait_leave_the_others_their_turns(tmp_path: Path) -> None:
 def test_a_run_that_ended_goes_on_with_what_it_had_found(tmp_path: Path) -> None:
     def ends(context: TurnContext) -> Kernel:
         context.lane.evaluate(kernel(9.0), Config(), "evaluate")
-        raise RunEnded("budget of 10 tokens used up")
+        raise RunEndedError("budget of 10 tokens used up")
 
     def goes_on(context: TurnContext) -> Kernel:
         context.lane.evaluate(kernel(9.0), Config(), "evaluate")

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+from kernelwright.agent.applied_rules import formatted
 from kernelwright.agent.loop import Outcome
 from kernelwright.agent.priors import NEVER_HELPED, prior_of
-from kernelwright.agent.rule_proposer import TUNE, RuleProposer, formatted, joint_space
-from kernelwright.agent.rules import Machine, NotApplicable, Rewritten
+from kernelwright.agent.rule_proposer import TUNE, RuleProposer, joint_space
+from kernelwright.agent.rules import Machine, NotApplicableError, Rewritten
 from kernelwright.agent.stopping import StoppingCriteria
 from kernelwright.agent.turn import RULES, Turn
 from kernelwright.core import Budget, Kernel, Parameter, PythonKernel, Target
@@ -49,7 +50,7 @@ class Times:
             raise AssertionError("a form that the rule did not foresee")
         self.applied.append(" ".join(kernel.constants))
         if taken := {self.constant, *self.excludes} & {*kernel.constants}:
-            raise NotApplicable(f"the kernel has {', '.join(sorted(taken))}")
+            raise NotApplicableError(f"the kernel has {', '.join(sorted(taken))}")
         after = kernel.bind({"RESULT": kernel.constants["RESULT"] * self.factor})
         lines = [after.source.rstrip("\n"), f"{self.constant} = 1"]
         if self.brings is not None:
@@ -69,7 +70,7 @@ def strategies(outcome: Outcome) -> list[str]:
 
 def tried(turn: Turn) -> dict[str, float]:
     """The gain of each change that was tried, by its name."""
-    return {one.proposal.strategy: round(one.gain or 0.0, 2) for one in turn.tried if one.proposal}
+    return {attempt.proposal.strategy: round(attempt.gain or 0.0, 2) for attempt in turn.tried if attempt.proposal}
 
 
 def test_all_rules_are_tried_in_one_turn_then_those_that_helped_together(tmp_path: Path) -> None:
@@ -92,7 +93,7 @@ def test_what_a_rule_got_wrong_costs_that_rule_only(tmp_path: Path) -> None:
     rules = Times("half", 0.5), Times("third", 0.3)
     outcome = run(tmp_path, START, RuleProposer(Machine(cores=2), rules), Scripted(change=wrong))
     assert tried(outcome.turns[0]) == {"half": 0.0, "third": 3.33}
-    assert [one.error for one in outcome.turns[0].attempts] == ["wrong_value: as told", "", ""]
+    assert [attempt.error for attempt in outcome.turns[0].attempts] == ["wrong_value: as told", "", ""]
     assert (outcome.turns[0].strategy, outcome.turns[0].error) == ("third", "")
     assert outcome.best.latency_ms == pytest.approx(6.0)
 
@@ -104,23 +105,27 @@ def test_no_rules_and_no_sizes_leave_nothing_to_try(tmp_path: Path) -> None:
 
 @pytest.mark.failing_rules
 def test_a_rule_that_fails_costs_itself_alone_and_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever it raises that is no NotApplicable: an assertion is a bug too."""
+    """Whatever it raises that is no NotApplicableError: an assertion is a bug too."""
     outcome = optimized(tmp_path, Times("broken", 0.5, broken=True), Times("half", 0.5))
     assert strategies(outcome) == ["1.0 half"]
     (skipped,) = outcome.turns[0].record().skipped_rules
     assert skipped.failed and skipped.rule == "broken"
     assert skipped.reason == "AssertionError: a form that the rule did not foresee"
-    logged, *_ = [one for one in caplog.records if one.name == "kernelwright.agent.rule_proposer"]
+    logged, *_ = [record for record in caplog.records if record.name == "kernelwright.agent.applied_rules"]
     assert logged.levelname == "ERROR" and logged.exc_info is not None
 
 
 def test_why_a_rule_does_not_fit_is_in_the_history_once_per_kernel(tmp_path: Path) -> None:
     rules = Times("half", 0.5), Times("other", 2.0, excludes=("RESULT",))
     outcome = optimized(tmp_path, *rules, beam=2)
-    told = [(turn.number, one.rule, one.reason, one.failed) for turn in outcome.turns for one in turn.skipped_rules]
+    told = [
+        (turn.number, skipped.rule, skipped.reason, skipped.failed)
+        for turn in outcome.turns
+        for skipped in turn.skipped_rules
+    ]
     assert told[0] == (1, "other", "the kernel has RESULT", False)
     assert len(told) == len(
-        {(turn.before.kernel.digest, one.rule) for turn in outcome.turns for one in turn.skipped_rules}
+        {(turn.before.kernel.digest, skipped.rule) for turn in outcome.turns for skipped in turn.skipped_rules}
     )
     assert "skipped_rules" in outcome.turns[0].record().to_json()
     old = {name: value for name, value in outcome.turns[0].record().to_json().items() if name != "skipped_rules"}
@@ -152,9 +157,9 @@ def test_what_is_far_slower_than_what_excludes_it_is_not_tried_again(tmp_path: P
 
 
 def test_choices_that_do_not_go_together_stop_no_combination(tmp_path: Path) -> None:
-    one = Times("one", 1.0, brings=Parameter("TILE", [2, 4], 2), excludes=("TWO",))
+    times = Times("one", 1.0, brings=Parameter("TILE", [2, 4], 2), excludes=("TWO",))
     two = Times("two", 1.0, brings=Parameter("STEP", [2, 4], 2), excludes=("ONE",))
-    outcome = optimized(tmp_path, Times("half", 0.5), one, two, iterations=1)
+    outcome = optimized(tmp_path, Times("half", 0.5), times, two, iterations=1)
     assert [name for name in tried(outcome.turns[0]) if "+" in name] == ["half + one"]
 
 
@@ -249,7 +254,7 @@ def test_a_rule_that_leads_back_leads_nowhere(tmp_path: Path) -> None:
     class Back(Times):
         def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten:
             if kernel == start:
-                raise NotApplicable("it is the start")
+                raise NotApplicableError("it is the start")
             return Rewritten(start, "done")
 
     start = formatted(kernel(20.0))
@@ -265,15 +270,15 @@ def test_a_search_takes_the_parameters_of_the_rules_that_made_the_kernel(tmp_pat
     lanes = Times("lanes", 0.49, brings=Parameter("WIDTH", [3, 5], 3), constraints=("WIDTH > 2",))
     outcome = optimized(tmp_path, tiled, lanes, iterations=1)
     spaces = {
-        one.proposal.strategy: one.proposal.space
-        for one in outcome.turns[0].attempts
-        if one.proposal and one.proposal.space
+        attempt.proposal.strategy: attempt.proposal.space
+        for attempt in outcome.turns[0].attempts
+        if attempt.proposal and attempt.proposal.space
     }
     named = {"padded": {"TILE"}, "lanes": {"WIDTH"}, "lanes + padded": {"TILE", "WIDTH"}}
     constraint = {"TILE": "TILE != 6", "WIDTH": "WIDTH > 2"}
     assert {name: set(space.names) for name, space in spaces.items()} == named
     for space in spaces.values():
-        assert {str(one) for one in space.constraints} == {constraint[name] for name in space.names}
+        assert {str(text) for text in space.constraints} == {constraint[name] for name in space.names}
 
 
 def test_what_never_helped_on_this_kind_comes_last(tmp_path: Path) -> None:
@@ -313,7 +318,7 @@ def test_rules_for_the_bottleneck_come_first(tmp_path: Path) -> None:
         Times("first", 0.9, category="parallelism"),
     )
     outcome = optimized(tmp_path, *rules, iterations=1)
-    ranking = [str(one) for one in outcome.turns[0].analysis.ranking]
+    ranking = [str(category) for category in outcome.turns[0].analysis.ranking]
     expected = sorted(["memory", "first"], key=lambda name: ranking.index(name.replace("first", "parallelism")))
     assert list(tried(outcome.turns[0]))[:3] == [*expected, "products"]
 
@@ -368,4 +373,4 @@ def test_what_a_later_rule_takes_out_is_in_no_constraint() -> None:
         spaces += [rewritten.space] if rewritten.space else []
     space = joint_space(fused, spaces, {})
     assert space is not None
-    assert not any("XBLOCK_1" in one for one in space.constraints)
+    assert not any("XBLOCK_1" in constraint for constraint in space.constraints)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 
 import pytest
-from kernelwright.agent.rule_proposer import formatted
+from kernelwright.agent.applied_rules import formatted
 from kernelwright.agent.rules import RULES, Machine, Rule
 from kernelwright.core import Config, Kernel, PythonKernel, Status, backends
 from kernelwright.corpus import find_kernel, list_kernels
 from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.testing import attempted
 
 from .rule_cases import (
     COLUMNS,
@@ -31,7 +32,6 @@ from .rule_cases import (
     WINDOW,
     WRONG_ORDER,
     Case,
-    attempted,
 )
 
 MACHINE = Machine(cores=2)

@@ -49,5 +49,7 @@ def test_a_rule_that_fails_ahead_is_told_once_and_costs_itself_alone(
     proposer.prepare(START)
     first, *_ = run(tmp_path, START, proposer).turns
     assert tried(first) == {"half": 2.0}
-    assert [(one.rule, one.reason) for one in first.skipped_rules] == [("failing", "KeyError: 'no such thing'")]
-    assert len([one for one in caplog.records if "rule failed: failing" in one.getMessage()]) >= 1
+    assert [(skipped.rule, skipped.reason) for skipped in first.skipped_rules] == [
+        ("failing", "KeyError: 'no such thing'")
+    ]
+    assert len([record for record in caplog.records if "rule failed: failing" in record.getMessage()]) >= 1

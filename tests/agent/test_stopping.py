@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from kernelwright.agent.analysis import analyse
+from kernelwright.agent.bottleneck import analyse
 from kernelwright.agent.proposer import TurnContext
 from kernelwright.agent.stopping import StoppingCriteria, at_floor
 from kernelwright.agent.turn import Candidate, Turn

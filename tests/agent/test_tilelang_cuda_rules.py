@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 import torch
-from kernelwright.agent.rule_proposer import formatted
+from kernelwright.agent.applied_rules import formatted
 from kernelwright.agent.rules import RULES, Machine, Rewritten
 from kernelwright.core import Config, PythonKernel
 from kernelwright.corpus import find_kernel, find_problem, list_kernels
 from kernelwright.evaluators.workers.modules import ProblemModule, construct
+from kernelwright.testing import attempted
 
-from .rule_cases import attempted
 from .tilelang_interpreter import load
 
 EXAMPLES = Path(__file__).parents[2] / "corpus" / "examples" / "tilelang"
@@ -73,7 +73,7 @@ def test_fires_where_its_preconditions_hold_and_only_once(rule: str) -> None:
     for rewritten in fired.values():
         after = formatted(rewritten.kernel)
         assert apply(rule, after) is None or rule == "keep-row"
-        assert set(after.declared_values) >= {one.name for one in rewritten.parameters}
+        assert set(after.declared_values) >= {parameter.name for parameter in rewritten.parameters}
         assert rewritten.space is not None
         assert after.config == after.bind(rewritten.space.default).config
     for other in ("triton", "tilelang_cpu"):
@@ -151,7 +151,7 @@ def test_schedules_are_for_products_on_tensor_cores() -> None:
     example = PythonKernel.parse((EXAMPLES / "matmul-pipelined" / "after.py").read_text())
     rewritten = apply("product-schedule", example)
     assert rewritten is not None
-    assert [one.name for one in rewritten.parameters] == ["WARP_SPECIALIZED", "GEMM_POLICY"]
+    assert [parameter.name for parameter in rewritten.parameters] == ["WARP_SPECIALIZED", "GEMM_POLICY"]
     assert "T.gemm(A_shared, B_shared, C_local, policy=T.GemmWarpPolicy[GEMM_POLICY])" in rewritten.kernel.source
     assert 'pass_configs={"tl.disable_warp_specialized": not WARP_SPECIALIZED}' in rewritten.kernel.source
     assert apply("product-schedule", formatted(rewritten.kernel)) is None
@@ -161,7 +161,7 @@ def test_schedules_are_for_products_on_tensor_cores() -> None:
     assert split is not None
     scheduled = apply("product-schedule", split.kernel)
     assert scheduled is not None
-    assert [one.name for one in scheduled.parameters] == ["WARP_SPECIALIZED"]
+    assert [parameter.name for parameter in scheduled.parameters] == ["WARP_SPECIALIZED"]
     assert scheduled.kernel.source.count("pass_configs") == 1
 
 
@@ -178,6 +178,6 @@ def test_they_compile_for_sm_90(tmp_path: Path) -> None:
     found = json.loads(run.stdout)
     for problem, kernels in found.items():
         assert all(kernel["shared"] <= 227 * 1024 for kernel in kernels.values()), problem
-    products = [one for kernels in found.values() for one in kernels.values() if one["wgmma"]]
+    products = [kernel for kernels in found.values() for kernel in kernels.values() if kernel["wgmma"]]
     assert len(products) == 2
-    assert all(one["tma"] for one in products)
+    assert all(product["tma"] for product in products)

@@ -12,8 +12,8 @@ from kernelwright.agent.rules import RULES, Machine
 from kernelwright.core import Config, PythonKernel, Status
 from kernelwright.corpus import find_kernel
 from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.testing import attempted
 
-from .rule_cases import attempted
 from .triton_rule_cases import (
     BY_NAME,
     MACHINE,

@@ -10,13 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from kernelwright.agent.rule_proposer import formatted
+from kernelwright.agent.applied_rules import formatted
 from kernelwright.agent.rules import Machine, Rewritten, Rule
 from kernelwright.core import Config, PythonKernel, Status
 from kernelwright.corpus import find_kernel, find_problem
 from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.testing import attempted
 
-from .rule_cases import attempted
 from .triton_rule_cases import BY_NAME, from_inductor, linear_from_inductor, resized, shipped
 
 pytestmark = pytest.mark.usefixtures("own_inputs")
@@ -77,7 +77,9 @@ COMPILED: list[tuple[list[Rule], str]] = [
 def apply(rule: Rule, kernel: PythonKernel) -> Rewritten | None:
     rewritten = attempted(rule, kernel, MACHINE)
     if rewritten is not None:
-        rewritten = Rewritten(formatted(rewritten.kernel), rewritten.did, rewritten.parameters, rewritten.constraints)
+        rewritten = Rewritten(
+            formatted(rewritten.kernel), rewritten.summary, rewritten.parameters, rewritten.constraints
+        )
     return rewritten
 
 
@@ -189,7 +191,7 @@ def test_a_norm_of_three_passes_becomes_three_functions() -> None:
     rewritten = apply(SPLIT, find_kernel("2_61", "triton").read())
     assert rewritten is not None
     passes = rewritten.kernel.source.split("def group_norm_kernel_pass_")[1:]
-    assert [one.count("for start in") for one in passes] == [1, 1, 1]
+    assert [text.count("for start in") for text in passes] == [1, 1, 1]
     assert passes[2].count("tl.sum(tl.load(partial_") == 2
     assert [parameter.name for parameter in rewritten.parameters] == ["SPLIT_PROGRAMS"]
 

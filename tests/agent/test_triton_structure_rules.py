@@ -8,8 +8,8 @@ import pytest
 from kernelwright.core import Config, PythonKernel, Status
 from kernelwright.corpus import find_kernel
 from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.testing import attempted
 
-from .rule_cases import attempted
 from .triton_rule_cases import (
     BY_NAME,
     MACHINE,

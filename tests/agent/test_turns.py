@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from kernelwright.agent.analysis import Category
-from kernelwright.agent.proposer import NoKernel, RunEnded, TurnContext
+from kernelwright.agent.bottleneck import Category
+from kernelwright.agent.proposer import NoKernelError, RunEndedError, TurnContext
 from kernelwright.agent.stopping import StoppingCriteria
 from kernelwright.agent.turn import diff
 from kernelwright.core import Config, Journal, Kernel, ToolCall, TurnRecord
@@ -18,16 +18,18 @@ from .made_up import Heard, Planned, Scripted, listed, run
 
 def test_a_failing_proposal_is_repaired(tmp_path: Path) -> None:
     heard = Heard()
-    proposer = Planned({"1.0": [kernel("compile_error"), NoKernel("a reply without code"), kernel(5.0), kernel(1.0)]})
+    proposer = Planned(
+        {"1.0": [kernel("compile_error"), NoKernelError("a reply without code"), kernel(5.0), kernel(1.0)]}
+    )
     outcome = run(tmp_path, kernel(20.0), proposer, emit=heard.append)
     (turn,) = outcome.turns
     assert [attempt.error for attempt in turn.attempts] == ["compile_error: as told", "a reply without code", ""]
     assert proposer.failed["1.0"] == ["compile_error: as told", "a reply without code"]
     assert (turn.improved, turn.error, turn.strategy) == (True, "", "step-1.0")
     record = turn.record().attempts
-    assert [one.strategy for one in record] == ["step-1.0", "no-kernel", "step-1.0"]
-    assert [one.statuses for one in record] == [("compile_error",), (), ("ok",)]
-    assert [one.kernel is None for one in record] == [False, True, False]
+    assert [attempt.strategy for attempt in record] == ["step-1.0", "no-kernel", "step-1.0"]
+    assert [attempt.statuses for attempt in record] == [("compile_error",), (), ("ok",)]
+    assert [attempt.kernel is None for attempt in record] == [False, True, False]
     assert heard.of(ProposalFailed) == [
         ProposalFailed("1.0", "compile_error: as told"),
         ProposalFailed("1.0", "a reply without code"),
@@ -37,7 +39,7 @@ def test_a_failing_proposal_is_repaired(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("repairs", [0, 1, 2])
 def test_a_turn_ends_when_its_repairs_are_used_up(tmp_path: Path, repairs: int) -> None:
-    steps = [kernel("timeout"), NoKernel("nothing"), kernel("wrong_value"), kernel(1.0)]
+    steps = [kernel("timeout"), NoKernelError("nothing"), kernel("wrong_value"), kernel(1.0)]
     criteria = StoppingCriteria(target_speedup=1e9, repairs=repairs)
     outcome = run(tmp_path, kernel(20.0), Planned({"1.0": steps, "2.0": [kernel(5.0)]}), criteria=criteria)
     failed, right = outcome.turns
@@ -49,7 +51,7 @@ def test_a_turn_ends_when_its_repairs_are_used_up(tmp_path: Path, repairs: int) 
 
 
 def test_turns_without_any_kernel_count_as_rounds(tmp_path: Path) -> None:
-    steps = {f"{number}.0": [NoKernel("no code")] for number in range(1, 9)}
+    steps = {f"{number}.0": [NoKernelError("no code")] for number in range(1, 9)}
     outcome = run(tmp_path, kernel(20.0), Planned(steps))
     assert "3 turns in a row" in outcome.stopped
     assert [turn.strategy for turn in outcome.turns] == ["no-kernel"] * 3
@@ -99,7 +101,7 @@ def test_a_run_that_ends_after_a_tool_was_used_keeps_the_call(tmp_path: Path) ->
 
     def step(context: TurnContext) -> Kernel:
         context.lane.tool_calls.append(call)
-        raise RunEnded("the model failed")
+        raise RunEndedError("the model failed")
 
     outcome = run(tmp_path, kernel(20.0), listed(step))
     assert [(turn.tool_calls, turn.found) for turn in outcome.turns] == [((call,), None)]
@@ -118,7 +120,7 @@ def test_a_category_whose_turn_did_not_help_counts_less_in_the_next(
 @pytest.mark.parametrize("repaired", [False, True])
 def test_what_was_found_before_the_run_ended_is_kept_and_verified(tmp_path: Path, repaired: bool) -> None:
     evaluator = Scripted()
-    proposer = by_a_tool(kernel(4.0), RunEnded("budget of 100 tokens used up"))
+    proposer = by_a_tool(kernel(4.0), RunEndedError("budget of 100 tokens used up"))
     if repaired:
         proposer.plan = {"1.0": [kernel("timeout"), *proposer.plan["1.0"]]}
     outcome = run(tmp_path, kernel(20.0), proposer, evaluator)
@@ -131,11 +133,11 @@ def test_what_was_found_before_the_run_ended_is_kept_and_verified(tmp_path: Path
     assert outcome.verified
     assert evaluator.calls.count(kernel(4.0).source) == 2
     with Journal(tmp_path / "journal.jsonl") as journal:
-        assert [one.metrics and one.metrics.latency_ms for one in journal.of(TurnRecord)] == [4.0]
+        assert [recorded.metrics and recorded.metrics.latency_ms for recorded in journal.of(TurnRecord)] == [4.0]
 
 
 def test_a_run_that_ends_before_anything_was_tried_leaves_no_turn(tmp_path: Path) -> None:
-    outcome = run(tmp_path, kernel(20.0), listed(RunEnded("the model failed")))
+    outcome = run(tmp_path, kernel(20.0), listed(RunEndedError("the model failed")))
     assert (outcome.stopped, outcome.turns, outcome.verified) == ("the model failed", (), True)
 
 

@@ -28,7 +28,7 @@ def test_again_measures_again_and_counts_from_then_on(tmp_path: Path) -> None:
     first = made.bench.evaluate(kernel(1.0), Config(), "start")
     again = made.bench.check_last(kernel(1.0), kernel(1.0)).found
     known = made.bench.evaluate(kernel(1.0), Config(), "later")
-    assert [one.latency_ms for one in (first, again, known)] == [6.0, 7.0, 7.0]
+    assert [evaluation.latency_ms for evaluation in (first, again, known)] == [6.0, 7.0, 7.0]
     assert made.bench.trials == 2
     assert made.origins() == ["start", "final"]
 
@@ -41,16 +41,16 @@ def test_the_same_text_under_another_name_is_known_and_named_as_asked(made: Benc
     assert (found.kernel_digest, found.config) == (TUNED.digest, {"SPEED": 8})
     lane = made.lane()
     lane.evaluate(TUNED, Config({"SPEED": 8}), "evaluate")
-    assert [one.kernel for one in lane.tried] == [bound]
+    assert [candidate.kernel for candidate in lane.tried] == [bound]
 
 
 def test_the_same_text_under_another_name_is_recalled(tmp_path: Path) -> None:
     bound = TUNED.bind({"SPEED": 8})
     for kernels in ([(TUNED, Config({"SPEED": 8})), (bound, Config())], [(bound, Config())]):
         made = Bench(tmp_path)
-        for one, config in kernels:
-            found = made.bench.evaluate(one, config, "turn 1: step")
-            assert (found.kernel_digest, found.latency_ms) == (one.digest, 8.0)
+        for variant, config in kernels:
+            found = made.bench.evaluate(variant, config, "turn 1: step")
+            assert (found.kernel_digest, found.latency_ms) == (variant.digest, 8.0)
         made.journal.close()
     assert made.evaluator.calls == []
     assert made.bench.trials == 1, "what is recalled counts as it did"
@@ -156,7 +156,7 @@ def test_a_lane_remembers_what_was_correct_and_what_came_last(made: Bench) -> No
     lane.evaluate(TUNED, Config({"SPEED": 12}), "evaluate")
     slow = kernel("timeout", SPEED=1)
     failed = [lane.evaluate(slow, Config({"SPEED": 2}), "evaluate") for _ in range(2)][-1]
-    assert [one.latency_ms for one in lane.tried] == [5.0, 12.0]
+    assert [candidate.latency_ms for candidate in lane.tried] == [5.0, 12.0]
     assert lane.tried[1].kernel == TUNED.bind({"SPEED": 12})
     assert lane.last == (slow.bind({"SPEED": 2}), failed)
     assert lane.trials == 3
@@ -164,11 +164,11 @@ def test_a_lane_remembers_what_was_correct_and_what_came_last(made: Bench) -> No
 
 def test_what_a_lane_beside_measured_meanwhile_counts_as_a_trial_of_this_one(made: Bench) -> None:
     """Or what a lane may still do would depend on which was faster."""
-    one, other = made.lane(1, 0), made.lane(1, 1)
-    for lane in (one, other):
+    first, second = made.lane(1, 0), made.lane(1, 1)
+    for lane in (first, second):
         lane.evaluate(TUNED, Config({"SPEED": 16}), "evaluate")
     assert len(made.evaluator.calls) == 1
-    assert (one.trials, other.trials, made.bench.trials) == (1, 1, 1)
+    assert (first.trials, second.trials, made.bench.trials) == (1, 1, 1)
 
 
 def test_a_last_check_has_an_evaluator_of_its_own_which_times_the_start_too(tmp_path: Path) -> None:

@@ -20,13 +20,17 @@ from .made_up import SPACE, TUNED, Bench, Scripted
 def test_a_search_has_a_journal_of_its_own(made: Bench) -> None:
     lane = made.lane()
     found = lane.tune(WantedSearch(TUNED, SPACE, "grid", 3))
-    assert [dict(one.config) for one in found.evaluations] == [{"SPEED": 20}, {"SPEED": 16}, {"SPEED": 12}]
+    assert [dict(evaluation.config) for evaluation in found.evaluations] == [
+        {"SPEED": 20},
+        {"SPEED": 16},
+        {"SPEED": 12},
+    ]
     assert found.best is not None
     assert found.best.latency_ms == 12.0
     assert found.start is not None
     assert found.start.latency_ms == 20.0
     assert (lane.trials, made.bench.trials) == (3, 3)
-    assert [one.kernel for one in lane.tried] == [TUNED.bind({"SPEED": 12})]
+    assert [candidate.kernel for candidate in lane.tried] == [TUNED.bind({"SPEED": 12})]
     assert made.origins() == []
     assert made.evaluator.calls == []
     (path,) = made.journal.path.parent.glob(f"journal{TUNING}*.jsonl")
@@ -38,13 +42,17 @@ def test_a_search_whose_kernel_stands_best_says_so(made: Bench) -> None:
     lane = made.lane()
     fast = kernel(4.0, SPEED=4)
     lane.tune(WantedSearch(fast, SearchSpace.of({"SPEED": [8, 16]}), "grid", 9))
-    assert [(one.kernel, one.latency_ms) for one in lane.tried] == [(fast, 4.0)]
+    assert [(candidate.kernel, candidate.latency_ms) for candidate in lane.tried] == [(fast, 4.0)]
 
 
 def test_a_search_does_not_begin_with_what_was_measured_quickly(made: Bench) -> None:
     known = evaluation(TUNED, Config(), 20.0).model_copy(update={"duplicate_of": {}})
     found = made.lane().tune(WantedSearch(TUNED, SPACE, "grid", 3, known=known))
-    assert [dict(one.config) for one in found.evaluations] == [{"SPEED": 20}, {"SPEED": 16}, {"SPEED": 12}]
+    assert [dict(evaluation.config) for evaluation in found.evaluations] == [
+        {"SPEED": 20},
+        {"SPEED": 16},
+        {"SPEED": 12},
+    ]
     assert found.evaluations[0].measurement == known.measurement and found.evaluations[0].duplicate_of is None
     assert (found.progress.trials, found.progress.recalled) == (3, 1)
     assert made.searcher.calls[:2] == [TUNED.bind({"SPEED": speed}).source for speed in (16, 12)]
@@ -72,7 +80,7 @@ def test_the_same_search_is_made_once(made: Bench) -> None:
     assert made.searcher.calls == calls
     assert (made.bench.trials, made.searchers) == (2, 1)
     assert later.trials == 0
-    assert [one.latency_ms for one in later.tried] == [16.0]
+    assert [candidate.latency_ms for candidate in later.tried] == [16.0]
 
 
 @pytest.mark.parametrize(
@@ -132,11 +140,11 @@ def test_several_kernels_are_screened_once(tmp_path: Path) -> None:
         made = Bench(tmp_path)
         found = made.lane().screen(variants, names)
         beside = made.lane(1, 1).screen(variants, names)
-        assert [one.config for one in found] == [{}, {"SPEED": 8}, {}]
-        assert [one.kernel_digest for one in found] == [one.digest for one, _ in variants]
+        assert [evaluation.config for evaluation in found] == [{}, {"SPEED": 8}, {}]
+        assert [evaluation.kernel_digest for evaluation in found] == [kernel.digest for kernel, _ in variants]
         assert (len(made.searcher.calls), beside) == (calls, found)
         assert [trial.origin for trial in made.heard.of(TrialDone)] == [f"turn 1: {name}" for name in names]
-        times.append([one.latency_ms for one in found])
+        times.append([evaluation.latency_ms for evaluation in found])
         made.journal.close()
     assert times == [[20.0, 8.0, 5.0]] * 2
 
@@ -149,7 +157,7 @@ def test_a_screening_that_was_cut_off_goes_on(tmp_path: Path) -> None:
         made.lane().screen(variants, ["a", "b", "c"])
     made.journal.close()
     made = Bench(tmp_path)
-    assert [one.latency_ms for one in made.lane().screen(variants, ["a", "b", "c"])] == [9.0, 8.0, 7.0]
+    assert [evaluation.latency_ms for evaluation in made.lane().screen(variants, ["a", "b", "c"])] == [9.0, 8.0, 7.0]
     assert made.searcher.calls == [kernel(7.0).source]
     made.journal.close()
 
@@ -167,7 +175,7 @@ def test_a_search_ends_with_the_trials_of_the_run(tmp_path: Path) -> None:
         found.append(lane.tune(WantedSearch(TUNED, SPACE, "grid", 4)))
         made.journal.close()
     # A resumed run with more of them takes the search as it was.
-    assert [len(one.evaluations) for one in found] == [2, 2]
+    assert [len(search.evaluations) for search in found] == [2, 2]
     assert made.searcher.calls == []
 
 

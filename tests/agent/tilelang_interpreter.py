@@ -48,17 +48,17 @@ class Buffer:
 
     def inside(self, index: Sequence[int]) -> bool:
         # A loop, since a generator for each element took a fifth of the time of a run.
-        for one, size in zip(index, self.data.shape, strict=True):
-            if not 0 <= one < size:
+        for number, size in zip(index, self.data.shape, strict=True):
+            if not 0 <= number < size:
                 assert self.is_tensor, (index, self.data.shape)
                 return False
         return True
 
     def __getitem__(self, index: Any) -> Element:
         index = index if isinstance(index, tuple) else (index,)
-        one = Element(self.data[index] if self.inside(index) else 0.0)
-        one.buffer, one.index = self, index
-        return one
+        element = Element(self.data[index] if self.inside(index) else 0.0)
+        element.buffer, element.index = self, index
+        return element
 
     def __setitem__(self, index: Any, value: Any) -> None:
         index = index if isinstance(index, tuple) else (index,)
@@ -78,7 +78,7 @@ class Frame:
         return self
 
     def __enter__(self) -> Any:
-        index = tuple(int(one) for one in np.unravel_index(self.block, self.grid))
+        index = tuple(int(index_) for index_ in np.unravel_index(self.block, self.grid))
         return index if len(index) > 1 else index[0]
 
     def __exit__(self, *_: object) -> None: ...
@@ -126,8 +126,8 @@ class Language:
     def cast(self, value: Any, dtype: str) -> Any:
         return rounded(np.float32(value), dtype)
 
-    def if_then_else(self, condition: Any, one: Any, other: Any) -> Any:
-        return np.float32(one if condition else other)
+    def if_then_else(self, condition: Any, positive: Any, other: Any) -> Any:
+        return np.float32(positive if condition else other)
 
     def clear(self, buffer: Buffer) -> None:
         buffer.data[...] = 0
@@ -159,7 +159,7 @@ class Language:
     def gemm(
         self, a: Buffer, b: Buffer, acc: Buffer, *, policy: str, transpose_A=False, transpose_B=False, clear_accum=False
     ) -> None:
-        left, right = (rounded(one.data, "tfloat32") for one in (a, b))
+        left, right = (rounded(buffer.data, "tfloat32") for buffer in (a, b))
         product = (left.T if transpose_A else left) @ (right.T if transpose_B else right)
         acc.data[...] = product if clear_accum else acc.data + product
 
@@ -179,7 +179,7 @@ class TileLang:
 
     def compile(self, function: Callable[..., None], out_idx: list[int], target: str, **_: Any) -> Callable[..., Any]:
         specs = list(function.__annotations__.values())
-        outputs = [one % len(specs) for one in out_idx]
+        outputs = [number % len(specs) for number in out_idx]
 
         def run(*inputs: torch.Tensor) -> Any:
             given = iter(inputs)
@@ -194,7 +194,7 @@ class TileLang:
                 function(*buffers)
                 if block + 1 == math.prod(frame.grid):
                     break
-            results = [torch.from_numpy(buffers[one].data) for one in outputs]
+            results = [torch.from_numpy(buffers[output].data) for output in outputs]
             return results[0] if len(results) == 1 else results
 
         return run

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kernelwright.agent.analysis.triton import TritonKernel
+from kernelwright.agent.applied_rules import formatted
 from kernelwright.agent.first_kernels.from_inductor import first_kernel
-from kernelwright.agent.rule_proposer import formatted
 from kernelwright.agent.rules import RULES, Machine, Rewritten, Rule
 from kernelwright.core import PythonKernel, TorchProblem
 from kernelwright.core.generated_code import GeneratedCode

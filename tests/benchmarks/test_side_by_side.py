@@ -31,7 +31,7 @@ class Listed:
 
     def tell(self, config: Config, evaluation: Evaluation) -> None:
         self.told.append((config, evaluation))
-        self.left = [one for one in self.left if one != config]
+        self.left = [left for left in self.left if left != config]
 
     @property
     def values(self) -> list[int]:
@@ -53,20 +53,20 @@ def run(
 
 
 def test_a_config_is_measured_once_and_is_a_trial_of_each_that_asked(tmp_path: Path) -> None:
-    table, one, two = Table(), Listed(1, 2, 9, 3), Listed(2, 1, 4, 9)
-    searches = run(tmp_path / "journal.jsonl", table, one=one, two=two)
+    table, listed, two = Table(), Listed(1, 2, 9, 3), Listed(2, 1, 4, 9)
+    searches = run(tmp_path / "journal.jsonl", table, one=listed, two=two)
     assert sorted(int(config["A"]) for config in table.measured) == [1, 2, 3, 4, 9]
-    assert sorted(one.values) == [1, 2, 3, 9] and sorted(two.values) == [1, 2, 4, 9]
+    assert sorted(listed.values) == [1, 2, 3, 9] and sorted(two.values) == [1, 2, 4, 9]
     assert searches.measured == 5
-    for tuner in (one, two):
+    for tuner in (listed, two):
         assert all(evaluation.config == dict(config) for config, evaluation in tuner.told)
     told = {int(config["A"]): evaluation for config, evaluation in two.told}
     assert told[9].latency_ms is None and told[4].latency_ms == 3.0
 
 
 def test_the_searches_take_turns_and_have_equal_budgets(tmp_path: Path) -> None:
-    table, one, two = Table(window=1), Listed(1, 2, 3, 4), Listed(5, 6, 7, 8)
-    searches = run(tmp_path / "journal.jsonl", table, trials=3, one=one, two=two)
+    table, listed, two = Table(window=1), Listed(1, 2, 3, 4), Listed(5, 6, 7, 8)
+    searches = run(tmp_path / "journal.jsonl", table, trials=3, one=listed, two=two)
     assert [int(config["A"]) for config in table.measured] == [1, 5, 2, 6, 3, 7]
     assert {name: len(trials) for name, trials in searches.trials.items()} == {"one": 3, "two": 3}
 
@@ -79,20 +79,20 @@ def test_a_time_limit_ends_all(tmp_path: Path) -> None:
 
 
 def test_configs_of_one_key_are_one_measurement(tmp_path: Path) -> None:
-    table, one, two = Table(), Listed(1, 2), Listed(3, 4)
-    run(tmp_path / "journal.jsonl", table, key=lambda config: int(config["A"]) % 2, one=one, two=two)
+    table, listed, two = Table(), Listed(1, 2), Listed(3, 4)
+    run(tmp_path / "journal.jsonl", table, key=lambda config: int(config["A"]) % 2, one=listed, two=two)
     assert len(table.measured) == 2
     ((config, evaluation), *_) = two.told
     assert evaluation.config == dict(config) and evaluation.duplicate_of in ({"A": 1}, {"A": 2})
-    assert evaluation.latency_ms == next(e.latency_ms for _, e in one.told if e.config == evaluation.duplicate_of)
+    assert evaluation.latency_ms == next(e.latency_ms for _, e in listed.told if e.config == evaluation.duplicate_of)
 
 
 def test_it_goes_on_from_its_journal(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     run(path, Table(), trials=2, one=Listed(1, 2, 3), two=Listed(2, 5, 3))
-    table, one, two = Table(), Listed(1, 2, 3), Listed(2, 5, 3)
-    searches = run(path, table, one=one, two=two)
-    assert one.values == [1, 2, 3] and two.values == [2, 5, 3]
+    table, listed, two = Table(), Listed(1, 2, 3), Listed(2, 5, 3)
+    searches = run(path, table, one=listed, two=two)
+    assert listed.values == [1, 2, 3] and two.values == [2, 5, 3]
     assert [int(config["A"]) for config in table.measured] == [3]
     assert sorted(int(evaluation.config["A"]) for evaluation in table.known) == [1, 2, 5]
     assert {name: len(trials) for name, trials in searches.trials.items()} == {"one": 3, "two": 3}

@@ -66,18 +66,18 @@ class MadeUp:
 def install(made_up: MadeUp, monkeypatch: pytest.MonkeyPatch) -> MadeUp:
     """Put it in the place of this machine's evaluator, and note what it and the tuner are made from."""
 
-    def search_evaluator(*arguments: object, clock: WorkingClock) -> MadeUp:
+    def search_evaluator(*arguments: object, clock: WorkingClock, kept: None) -> MadeUp:
         made_up.asked_for = arguments
         return made_up
 
-    create = catalogue.create
+    create = catalogue.create_tuner
 
     def noting(*arguments: Any, **named: Any) -> Tuner:
         made_up.created = dict(inspect.signature(create).bind(*arguments, **named).arguments)
         return create(*arguments, **named)
 
     monkeypatch.setattr(runtime, "search_evaluator", search_evaluator)
-    monkeypatch.setattr(catalogue, "create", noting)
+    monkeypatch.setattr(catalogue, "create_tuner", noting)
     return made_up
 
 

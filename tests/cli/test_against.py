@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from kernelwright.agent.history.run import load_history
-from kernelwright.api.report import page
+from kernelwright.commands.report import run_page
 from kernelwright.core import RunRecord, read_journal
 from kernelwright.core.journal import of
 
@@ -50,7 +50,7 @@ def test_a_target_against_the_defaults(folder: Path) -> None:
     history = load_history(folder / "results")
     assert (history.against, history.speedup) == ("default", best["speedup_default"])
     assert (run := next(of(read_journal(history.files.journal), RunRecord))) and run.against == "default"
-    shown = page(history)
+    shown = run_page(history)
     assert f"{best['speedup_default']:.3f}" in shown and "against PyTorch&#39;s defaults reached" in shown
 
     again = optimize(folder, "--against", "default", "--resume")
@@ -72,8 +72,8 @@ def test_the_policy_chooses_the_reference_of_every_command(folder: Path) -> None
     assert (found["against"], found["precision"], found["target_reached"]) == ("default", "default", True)
     assert found["best"]["speedup"] == found["best"]["speedup_default"] > TARGET
     command = ("evaluate", "-k", "1_999.py", *SCALE, "--precision", "default")
-    one = json.loads(kernelwright(*command, "--json", cwd=folder).stdout)
-    assert one["precision"] == "default" and one["default_is_reference"] and one["speedup"] > TARGET
+    result = json.loads(kernelwright(*command, "--json", cwd=folder).stdout)
+    assert result["precision"] == "default" and result["default_is_reference"] and result["speedup"] > TARGET
     told = kernelwright("evaluate", "-k", "1_999.py", *SCALE, cwd=folder).stdout
     assert "against the reference, " in told and "against PyTorch's defaults (" in " ".join(told.split())
 

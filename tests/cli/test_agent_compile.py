@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
-from kernelwright.cli.agent import agent_app
+from kernelwright.cli.main import app
 from typer.testing import CliRunner
 
 from ..agent.conversations.telling import READY, analysis, submit
@@ -25,7 +25,7 @@ WRONG = SCALE_KERNEL.replace("* W[j]", "+ W[j]")
 
 
 def compile_here(*arguments: object) -> Result:
-    return CliRunner().invoke(agent_app, ["compile", *map(str, arguments)])
+    return CliRunner().invoke(app, ["agent", "compile", *map(str, arguments)])
 
 
 def answer(body: JSON) -> Step:

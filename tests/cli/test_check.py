@@ -7,8 +7,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from kernelwright.api import check
 from kernelwright.cli.main import app
+from kernelwright.commands import _check as check
 from typer.testing import CliRunner
 
 from ..conftest import SCALE_KERNEL
@@ -42,7 +42,7 @@ def test_figures_are_recorded_and_kernels_compared_with_them(
     run = kernelwright("check", *arguments, cwd=here)
     assert run.returncode == 1, run.stderr
     found = json.loads(run.stdout)
-    assert [one["verdict"] for one in found["kernels"]] == ["slower", "wrong"]
+    assert [kernel["verdict"] for kernel in found["kernels"]] == ["slower", "wrong"]
     assert found["failed"] == ["good.py", "bad.py"]
     assert found["kernels"][0]["stored"]["ratio"] == entry["speedup"]["ratio"]
     assert "[1/2] bad.py: wrong; wrong value" in run.stderr

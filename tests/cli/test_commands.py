@@ -12,8 +12,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from kernelwright.api.list_slow import SlowKernel
-from kernelwright.cli.optimize import render_slow
+from kernelwright.commands._list_slow import SlowKernel, render_slow
 from kernelwright.core import Archive, Trial, is_own, read_journal
 from kernelwright.core.files import archive_path
 from kernelwright.core.journal import of
@@ -63,7 +62,9 @@ def test_optimize_ends_with_a_verified_kernel_on_disk(kernel_file: Path) -> None
         assert json.loads(again.stdout)["status"] == "ok"
     (learned,) = Archive(archive_path()).read()
     assert (learned.backend, learned.model) == ("tilelang_cpu", "rules")
-    assert {one.technique for one in learned.tried} == {one["strategy"] for turn in history for one in turn["attempts"]}
+    assert {experience.technique for experience in learned.tried} == {
+        attempt["strategy"] for turn in history for attempt in turn["attempts"]
+    }
 
 
 def test_a_kernel_that_is_no_faster_is_not_written(kernel_file: Path) -> None:

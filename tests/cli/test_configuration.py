@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from kernelwright.cli import main
-from kernelwright.cli.app import commands
 from kernelwright.cli.main import app
+from kernelwright.runtime.command import settable_options
 from typer.testing import CliRunner
 
 from .commands import refused_here
@@ -73,7 +73,7 @@ def test_the_more_particular_counts_and_of_sources_the_nearer(here: Path, monkey
 def test_a_command_takes_them_and_its_line_goes_first(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(here, own="[retrieve]\nk = 2\narchive = false\nbackend = 'triton'\n")
     given: dict[str, Any] = {}
-    monkeypatch.setattr("kernelwright.cli.retrieve.show_retrieve", lambda found, *_: given.update(found) or 0)
+    monkeypatch.setattr("kernelwright.cli.execution.work", lambda _, found, *__: given.update(found) or 0)
     assert CliRunner().invoke(app, ["retrieve", "softmax"]).exit_code == 0
     assert (given["k"], given["archive"], given["backend"]) == (2, False, "triton")
     monkeypatch.setenv("KERNELWRIGHT_RETRIEVE_ARCHIVE", "1")
@@ -86,7 +86,7 @@ def test_the_command_optimize_alone_has_the_table_of_its_name(here: Path, monkey
     write(here, own="[optimize]\nkernel = '2_10'\ntarget_speedup = 3")
     trust(here.parent)
     given: dict[str, Any] = {}
-    monkeypatch.setattr("kernelwright.cli.optimize.show_optimize", lambda found, _: given.update(found) or 0)
+    monkeypatch.setattr("kernelwright.cli.optimize.work", lambda _, found, *__: given.update(found) or 0)
     monkeypatch.setattr("sys.argv", ["optimize"])
     with pytest.raises(SystemExit, match="0"):
         main.optimize_main()
@@ -134,7 +134,7 @@ def test_files_of_others_do_not_matter(here: Path) -> None:
 
 
 def test_every_flag_of_an_option_class_can_be_set() -> None:
-    known = commands()
+    known = settable_options()
     assert {"target_speedup", "device", "save", "results"} <= set(known[("optimize",)])
     assert "kernel" not in known[("tune", "kernel")], "arguments are given"
     assert ("config",) in known and not known[("config",)]

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kernelwright.api.verdicts import ProtocolVerdicts
-from kernelwright.cli.evaluate import describe_evaluation, describe_fast_p
 from kernelwright.cli.main import app
-from kernelwright.cli.optimize_result import exactness_line
+from kernelwright.commands._evaluate.folder import describe_fast_p
+from kernelwright.commands._evaluate.verdict import Result, describe_evaluation
+from kernelwright.commands._optimize.result import exactness_line
 from kernelwright.core import Config, Rejection
 from kernelwright.evaluators.kernelbench.result import KernelBenchResult
 from typer.testing import CliRunner
@@ -19,29 +19,37 @@ from typer.testing import CliRunner
 from ..fakes import evaluation, kernel
 from .commands import SCALE, kernelwright, refused_here
 
-QUICK = ("--device", "cpu", "--perf-trials", "1")
+QUICK = ("--device", "cpu", "--sandbox", "none", "--perf-trials", "1")
 
 
 def test_the_error_shown_is_that_on_the_problems_own_inputs() -> None:
     """Those of other distributions may be of any magnitude."""
-    one = evaluation(kernel("1.0"), Config(), 1.0)
-    assert one.correctness is not None
-    checked = one.correctness.model_copy(update={"max_abs_error": 7e18, "own_errors": (2e-6, 1e-6)})
-    shown = one.model_copy(update={"correctness": checked})
-    text = describe_evaluation(ProtocolVerdicts("level1/1_1", "default", shown), shown)
+    original = evaluation(kernel("1.0"), Config(), 1.0)
+    assert original.correctness is not None
+    checked = original.correctness.model_copy(update={"max_abs_error": 7e18, "own_errors": (2e-6, 1e-6)})
+    shown = original.model_copy(update={"correctness": checked})
+    text = describe_evaluation(Result(problem="level1/1_1", workload="default", evaluation=shown), shown)
     assert "largest error 2e-06 in" in text and "remark" not in text
 
 
+def test_what_the_sanitizer_says_is_told() -> None:
+    original = evaluation(kernel("1.0"), Config(), 1.0)
+    for said, told in (({"memcheck": "clean"}, "\ncompute-sanitizer: memcheck clean"), ({}, None)):
+        shown = original.model_copy(update={"sanitizer": said})
+        text = describe_evaluation(Result(problem="level1/1_1", workload="default", evaluation=shown), shown)
+        assert told in text if told else "sanitizer" not in text
+
+
 def test_a_lower_precision_than_the_references_is_a_remark() -> None:
-    one = evaluation(kernel("1.0"), Config(), 1.0)
-    assert one.correctness is not None
-    checked = one.correctness.model_copy(update={"error_fp64": 2e-4, "torch_error_fp64": 1e-7})
-    shown = one.model_copy(update={"correctness": checked})
-    text = describe_evaluation(ProtocolVerdicts("level1/1_1", "default", shown), shown)
+    original = evaluation(kernel("1.0"), Config(), 1.0)
+    assert original.correctness is not None
+    checked = original.correctness.model_copy(update={"error_fp64": 2e-4, "torch_error_fp64": 1e-7})
+    shown = original.model_copy(update={"correctness": checked})
+    text = describe_evaluation(Result(problem="level1/1_1", workload="default", evaluation=shown), shown)
     assert "\nremark: less exact than the reference: " in text
     result: Any = SimpleNamespace(outcome=SimpleNamespace(best=shown))
     assert (exactness_line(result) or "").startswith("remark: less exact than the reference: ")
-    result.outcome.best = one
+    result.outcome.best = original
     assert exactness_line(result) is None
 
 
@@ -69,9 +77,12 @@ def test_both_protocols_and_a_run_folder(kernel_file: Path) -> None:
     told = [line for line in run.stdout.splitlines() if line.startswith("fast_p over 1 problem: 0: 1.00")]
     assert [line.rpartition("(")[2] for line in told] == ["strict)", "kernelbench)"]
     strict = json.loads((here / "run" / "strict_results.json").read_text())["999"]
-    assert {number: one["status"] for number, one in strict.items()}.items() >= {"0": "ok", "1": "wrong_value"}.items()
+    assert {number: result["status"] for number, result in strict.items()}.items() >= {
+        "0": "ok",
+        "1": "wrong_value",
+    }.items()
     entries = json.loads((here / "run" / "eval_results.json").read_text())["999"]
-    assert [(one["sample_id"], one["compiled"], one["correctness"]) for one in entries] == [
+    assert [(entry["sample_id"], entry["compiled"], entry["correctness"]) for entry in entries] == [
         (0, True, True),
         (1, True, False),
         (2, False, False),
@@ -117,11 +128,12 @@ def test_unknown_problems_are_reported_before_anything_is_evaluated(tmp_path: Pa
     assert not (tmp_path / "eval_results.json").exists()
 
 
-def judged(strict: float | str, other: dict[str, Any], rule: str = "") -> ProtocolVerdicts:
+def judged(strict: float | str, other: dict[str, Any], rule: str = "") -> Result:
     found = evaluation(kernel(strict), Config(), strict)
     if rule:
         found = found.model_copy(update={"rejection": Rejection(rule=rule, where="line 3", why="Because.")})
-    return ProtocolVerdicts("level1/1_1", "tiny", found, result=KernelBenchResult(compiled=True, **other))
+    other_verdict = KernelBenchResult(compiled=True, **other)
+    return Result(problem="level1/1_1", workload="tiny", evaluation=found, result=other_verdict)
 
 
 def test_the_remark_says_who_refuses_and_why() -> None:
@@ -136,7 +148,7 @@ def test_the_remark_says_who_refuses_and_why() -> None:
     mismatch = {"metadata": {"correctness_issue": "Output mismatch"}}
     assert "copies no weights" in judged(5.0, mismatch).remark
     assert judged("wrong_value", mismatch).remark == ""
-    assert [one.correct for one in (judged(5.0, right), rejected, judged(5.0, mismatch))] == [True, False, False]
+    assert [result.correct for result in (judged(5.0, right), rejected, judged(5.0, mismatch))] == [True, False, False]
 
 
 def test_fast_p_in_one_line() -> None:

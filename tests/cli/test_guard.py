@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -11,7 +12,7 @@ import time
 import weakref
 
 import pytest
-from kernelwright.cli.guard import guarded, started
+from kernelwright.cli.execution import guarded, started
 from kernelwright.cli.main import app
 from kernelwright.core import OptionError
 
@@ -33,6 +34,23 @@ def test_a_mistake_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
 
     assert guarded(mistaken) == 2
     assert capsys.readouterr().err == "error: no such thing; use another\n"
+
+
+def test_the_log_is_shown_from_the_level_that_a_variable_names(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def work() -> int:
+        logging.getLogger("kernelwright.agent").debug("rule %s does not fit", "split-k")
+        return 0
+
+    assert guarded(work) == 0 and capsys.readouterr().err == ""
+    monkeypatch.setenv("KERNELWRIGHT_LOG", "debug")
+    assert guarded(work) == 0
+    assert capsys.readouterr().err.endswith("DEBUG kernelwright.agent: rule split-k does not fit\n")
+    monkeypatch.setenv("KERNELWRIGHT_LOG", "loud")
+    assert guarded(work) == 2
+    said = capsys.readouterr().err
+    assert said == "error: KERNELWRIGHT_LOG is 'loud'; set it to debug, info, warning or error\n"
 
 
 def test_sigterm_ends_the_work_like_ctrl_c(capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,7 +98,7 @@ def test_in_another_thread_the_signal_is_left_alone() -> None:
 
 def test_sigterm_of_a_process() -> None:
     program = (
-        "import sys, time; from kernelwright.cli.guard import guarded; "
+        "import sys, time; from kernelwright.cli.execution import guarded; "
         "sys.exit(guarded(lambda: print('ready', flush=True) or time.sleep(60), 'ended'))"
     )
     with subprocess.Popen(

@@ -6,7 +6,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from kernelwright.cli import mcp as command
+from kernelwright.mcp_server import command
 
 from .commands import kernelwright, refused
 

@@ -106,8 +106,8 @@ def _others(run: subprocess.Popen[str], key: bytes, command: list[str]) -> dict[
 
 
 def test_the_key_is_in_no_prompt_file_or_message(planted: Planted) -> None:
-    assert {one.headers["authorization"] for one in planted.requests} == {f"Bearer {planted.key}"}
-    assert not any(planted.key in str(one.body) for one in planted.requests)
+    assert {recorded.headers["authorization"] for recorded in planted.requests} == {f"Bearer {planted.key}"}
+    assert not any(planted.key in str(recorded.body) for recorded in planted.requests)
     assert "no luck with [key]" in planted.said and planted.key not in planted.said
     left = {path.name.partition("_")[0] for path in planted.folder.rglob("*.json*")}
     assert {"journal", "transcript", "optimization", "archive.jsonl"} <= left

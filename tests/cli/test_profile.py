@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernelwright.api import profile as profiling
-from kernelwright.api.jobs import find_job
-from kernelwright.api.options.evaluate import ProfileOptions
-from kernelwright.cli.profile import kernel_table, show_profile
-from kernelwright.cli.render import Display
+from kernelwright.cli.execution import work
+from kernelwright.cli.parameters import Display
+from kernelwright.commands import profile as profiling
+from kernelwright.commands.profile import Options, kernel_table
 from kernelwright.core import Config, DeviceKernel, Evaluation, KernelProfile
 from kernelwright.evaluators.profiling.ncu import Counted
+from kernelwright.runtime.command import find_command
+from kernelwright.runtime.jobs import find_job
+from kernelwright.runtime.runtime import Runtime
 
 from ..fakes import PROFILE, evaluation
 
@@ -48,13 +50,19 @@ class Scripted:
     def __exit__(self, *_: object) -> None: ...
 
 
+def scripted(monkeypatch: pytest.MonkeyPatch, result: float | str) -> None:
+    monkeypatch.setattr(Runtime, "local_evaluator", lambda self, device, options: lambda: Scripted(result))
+
+
 @pytest.fixture
 def profiled(kernel_file: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.chdir(kernel_file.parent)
-    monkeypatch.setattr(profiling, "local_evaluator", lambda device, options: Scripted(0.5))
+    scripted(monkeypatch, 0.5)
 
     def profile(json: bool = False, ncu: bool = False) -> int:
-        return show_profile({**GIVEN, "ncu": ncu}, Display(json=json, quiet=True))
+        command = find_command("profile")
+        assert command is not None
+        return work(command, {**GIVEN, "ncu": ncu}, Display(json=json, quiet=True))
 
     return profile
 
@@ -73,7 +81,7 @@ def test_the_table_the_bottleneck_and_the_evidence(profiled: Any, capsys: pytest
 def test_a_table_that_adds_up_to_more_than_the_time_has_shares_alone(
     profiled: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(profiling, "local_evaluator", lambda device, options: Scripted(0.109))
+    scripted(monkeypatch, 0.109)
     assert profiled() == 0
     lines = capsys.readouterr().out.splitlines()
     row = next(line.split() for line in lines if line.strip().startswith("scale"))
@@ -99,9 +107,9 @@ def test_counters_are_of_the_candidates_own_kernels(
         asked.append((device, own, sandbox))
         return Counted({"dram_mb": 12.5})
 
-    job = dataclasses.replace(find_job(ProfileOptions(**GIVEN), "1_999.py", "cpu"), device="cuda:1")
+    job = dataclasses.replace(find_job(Options(**GIVEN), "1_999.py", "cpu"), device="cuda:1")
     monkeypatch.setattr(profiling, "count", count)
-    monkeypatch.setattr(profiling, "find_job", lambda *_: job)
+    monkeypatch.setattr(Runtime, "job", lambda *_: job)
     assert profiled(json=True, ncu=True) == 0
     assert asked == [("cuda:1", {"scale"}, "auto")]
     assert json.loads(capsys.readouterr().out)["kernel_profile"]["counters"] == {"dram_mb": 12.5}
@@ -110,7 +118,7 @@ def test_counters_are_of_the_candidates_own_kernels(
 def test_a_kernel_that_is_wrong_has_no_bottleneck(
     profiled: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(profiling, "local_evaluator", lambda device, options: Scripted("wrong_value"))
+    scripted(monkeypatch, "wrong_value")
     assert profiled(json=True, ncu=True) == 1
     record = json.loads(capsys.readouterr().out)
     assert (record["status"], record["bottleneck"], record["remark"]) == ("wrong_value", None, "")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from kernelwright.cli.optimize_progress import RunLines
-from kernelwright.cli.render import Display
+from kernelwright.cli.screens import Display
+from kernelwright.cli.terminal import RunLines
 from kernelwright.core.events import RulesSkipped, RunStarted
 from kernelwright.core.turn_record import SkippedRule
 

@@ -63,7 +63,10 @@ def test_a_wrong_solution_leaves_a_trace_and_one_that_is_not_timed_none(tmp_path
 def test_a_reference_that_fails_is_a_row_and_in_sol_execbench_a_trace(tmp_path: Path) -> None:
     root = copied_sol(tmp_path)
     folder = root / "permute_rows"
-    changed(folder / "definition.json", lambda one: one.update(reference=one["reference"].replace("* 2\n", "* None\n")))
+    changed(
+        folder / "definition.json",
+        lambda definition: definition.update(reference=definition["reference"].replace("* 2\n", "* None\n")),
+    )
     run = kernelwright("evaluate", "--kernel", "permute_triton", "--dataset", folder, *HERE, "--json", cwd=tmp_path)
     assert run.returncode == 1
     assert "the reference of permute_rows_h32 fails" in json.loads(run.stdout)["results"][1]["error"]

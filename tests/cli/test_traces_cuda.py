@@ -20,7 +20,7 @@ def test_triton_solutions_are_timed(tmp_path: Path, solution: str, definition: s
     run = kernelwright("evaluate", "--kernel", solution, "--dataset", root, "--device", "cuda", cwd=tmp_path)
     assert run.returncode == 0, run.stdout + run.stderr
     found = TraceDataset.read(root).traces(definition)
-    assert [one.evaluation.status for one in found if one.evaluation] == ["PASSED", "PASSED"]
+    assert [trace.evaluation.status for trace in found if trace.evaluation] == ["PASSED", "PASSED"]
 
 
 def test_a_definition_without_a_triton_solution_has_headroom(tmp_path: Path) -> None:

@@ -35,9 +35,10 @@ def write(project: Path, text: str, name: str = "kernelwright.toml") -> None:
 def given(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[dict[str, Any], list[str]]:
     """The options that `retrieve` or `optimize` begins with, and what it says of them."""
     taken: dict[str, Any] = {}
-    for name in ("cli.retrieve.show_retrieve", "cli.optimize.show_optimize"):
-        monkeypatch.setattr(f"kernelwright.{name}", lambda found, *_: taken.update(found) or 0)
-    run = CliRunner().invoke(app, list(arguments))
+    with monkeypatch.context() as patched:
+        for name in ("optimize", "execution"):
+            patched.setattr(f"kernelwright.cli.{name}.work", lambda _, found, *__: taken.update(found) or 0)
+        run = CliRunner().invoke(app, list(arguments))
     assert run.exit_code == 0 and run.stdout == "", run.output
     return taken, run.stderr.splitlines()
 
@@ -58,7 +59,7 @@ def test_a_foreign_project_gets_no_key(kernel_file: Path) -> None:
         write(project, f'model = "openai/theirs"\napi_base = "{theirs.base_url}"\n')
         run = optimize(kernel_file, OPENAI_BASE_URL=own.base_url)
         assert theirs.requests == []
-        assert [one.body["model"] for one in own.requests] == ["o3"], run.stderr
+        assert [recorded.body["model"] for recorded in own.requests] == ["o3"], run.stderr
     assert run.returncode == 2
     warning, error = run.stderr.strip().splitlines()
     assert warning == (

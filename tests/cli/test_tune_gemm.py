@@ -11,7 +11,7 @@ from kernelwright.cli.main import app
 from kernelwright.commands.tune._gemm_result import describe
 from kernelwright.commands.tune.gemm import Options
 from kernelwright.core import Config, OptionError
-from kernelwright.runtime.words import duration
+from kernelwright.runtime.result import duration
 from kernelwright.tuners.gemm.result import ShapeResult
 from kernelwright.tuners.gemm.shapes import Shape
 from typer.testing import CliRunner
@@ -32,7 +32,7 @@ def test_the_whole_flow_at_small_sizes(tmp_path: Path) -> None:
     """With the seeds' own spellings; what it writes is its input again."""
     (tmp_path / "sizes.yaml").write_text(SIZES)
     output, results = tmp_path / "tuned.yaml", tmp_path / "results"
-    common = ("--device", "cpu", "--results", results)
+    common = ("--device", "cpu", "--sandbox", "none", "--results", results)
     code, shown, warned = run(
         *("--gemm_size_file", tmp_path / "sizes.yaml", "--tuning_results_file", output, "--compare", *common)
     )
@@ -40,11 +40,11 @@ def test_the_whole_flow_at_small_sizes(tmp_path: Path) -> None:
     assert "[1/2] M=48 N=64 K=96: analytic choice, checked, not timed, largest error" in shown
     assert "M=0 is no size" in warned
     lines = yaml.safe_load(output.read_text())
-    assert [(one["M"], one["rowMajorB"]) for one in lines] == [(48, "N"), (16, "T")]
+    assert [(line["M"], line["rowMajorB"]) for line in lines] == [(48, "N"), (16, "T")]
     code, shown, warned = run("--sizes", output, "--compare_wo_tuning", *common, "--json")
     assert code == 0, warned
     summary = json.loads(shown)
-    assert [one["chosen"] for one in summary["shapes"]] == ["given", "given"]
+    assert [shape["chosen"] for shape in summary["shapes"]] == ["given", "given"]
     assert summary["shapes"][0]["max_error"] < 1e-2
 
 
@@ -88,21 +88,21 @@ def test_a_file_of_another_schema_is_refused_before_the_first_search(tmp_path: P
 def test_fp8_experts_are_checked_and_both_files_of_sglang_written(tmp_path: Path) -> None:
     code, shown, warned = run(
         *("moe", "-m", 6, "-n", 32, "-k", 32, "--experts", 3, "--top-k", 2, "--device", "cpu", "--format", "sglang"),
-        *("--dtype", "fp8", "--results", tmp_path / "results", "--output", tmp_path),
+        *("--dtype", "fp8", "--sandbox", "none", "--results", tmp_path / "results", "--output", tmp_path),
     )
     assert code == 0, warned
     assert "[1/1] M=6 N=32 K=32 E=3 TOP_K=2: analytic choice, checked, not timed" in shown
     (folder,) = (tmp_path / "configs").iterdir()
     name = "E=3,N=32,device_name=cpu,dtype=fp8_w8a8,block_shape=[128, 128]"
-    one, down = (json.loads((folder / f"{name}{end}.json").read_text()) for end in ("", "_down"))
-    assert one == down and list(one) == ["6"]
+    up, down = (json.loads((folder / f"{name}{end}.json").read_text()) for end in ("", "_down"))
+    assert up == down and list(up) == ["6"]
     (found,) = json.loads(next(tmp_path.rglob("sweep.json")).read_text())["shapes"]
     assert (found["E"], found["TOP_K"]) == (3, 2)
 
 
 def test_options_know_the_products_dtypes() -> None:
-    one = Options("a8w8_blockscale", m=(16,), n=128, k=128)
-    assert one.chosen_dtype == "bfloat16"
+    options = Options("a8w8_blockscale", m=(16,), n=128, k=128)
+    assert options.chosen_dtype == "bfloat16"
     assert Options(m=(16,), n=128, k=128, dtype="fp8").chosen_dtype == "float8_e4m3fn"
     with pytest.raises(OptionError, match="takes weights as"):
         Options("a8w8_blockscale", m=(16,), n=128, k=128, layout="TT")

@@ -8,8 +8,8 @@ import os
 from pathlib import Path
 
 import pytest
-from kernelwright.api import mlir
-from kernelwright.api.mlir_result import MlirResult
+from kernelwright.commands.tune import mlir as mlir
+from kernelwright.commands.tune.mlir import Result as MlirResult
 from kernelwright.evaluators.iree import evaluator
 from kernelwright.evaluators.sandbox import bubblewrap, landlock
 from kernelwright.evaluators.sandbox.places import Places
@@ -114,9 +114,9 @@ def test_three_products_and_a_convolution_are_scheduled_whole(tmp_path: Path) ->
     run = kernelwright(*command, cwd=tmp_path)
     assert run.returncode == 0, run.stderr
     found = json.loads(run.stdout)
-    names = [one["operation"] for one in found["operations"]]
+    names = [operation["operation"] for operation in found["operations"]]
     assert names == ["matmul_0", "matmul_1", "matmul_2", "conv_2d_3"]
-    assert all(one["statuses"] == {"ok": 1} for one in found["operations"])
+    assert all(operation["statuses"] == {"ok": 1} for operation in found["operations"])
     assert {name.rsplit("_", 2)[0] for name in found["best"]["config"]} == set(names)
     assert "combinations of finalists and the default module, interleaved" in run.stderr
     assert found["best"]["status"] == "ok" and not found["spec_fault"]

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from kernelwright.cli.guard import NOTHING_FASTER
+from kernelwright.cli.execution import NOTHING_FASTER
 from kernelwright.core import Config, DeviceError, RunRecord, read_journal
 
 from .commands import refused_here

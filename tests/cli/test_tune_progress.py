@@ -5,8 +5,7 @@ from __future__ import annotations
 from io import StringIO
 
 import pytest
-from kernelwright.cli.render import Display
-from kernelwright.cli.tune_progress import SearchDisplay, SearchLines, SearchTable
+from kernelwright.cli.screens import Display, Screen, SearchLines, SearchTable
 from kernelwright.commands.tune.kernel import count, ruled_out
 from kernelwright.core import Budget, Config, SearchSpace
 from kernelwright.core.events import FinalsStarted, Finished, SearchStarted
@@ -28,7 +27,7 @@ def started(whole: SearchSpace, left: SearchSpace, rules: tuple[str, ...], budge
 def watched(terminal: bool, budget: Budget, quiet: bool = False, recalled: int = 0, space: SearchSpace = PRUNED) -> str:
     """What is shown of three trials and the finals."""
     shown, text = Display(quiet=quiet), StringIO()
-    screen = SearchDisplay(shown) if quiet else SearchTable(shown) if terminal else SearchLines(shown)
+    screen = Screen(shown) if quiet else SearchTable(shown) if terminal else SearchLines(shown)
     screen.console = Console(file=text, force_terminal=terminal, width=160, color_system=None)
     screen.emit(started(SPACE, space, ("A < 4",), budget))
     progress = Progress(recalled=recalled)

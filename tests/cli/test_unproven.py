@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernelwright.api.verdicts import ProtocolVerdicts
-from kernelwright.cli.evaluate import comparison_table, describe_evaluation
+from kernelwright.commands._evaluate.verdict import Result, comparison_table, describe_evaluation
 from kernelwright.core import Config, Evaluation, Replay
-from kernelwright.mcp_server.results.verdict import Verdict
+from kernelwright.mcp_server.worker import reply
 
 from ..conftest import TORCH_KERNEL
 from ..fakes import evaluation, kernel
@@ -78,10 +77,10 @@ def test_other_commands_say_so(reading: Path, command: str, verdict: str | None)
 def test_it_is_yellow_and_a_model_is_told_that_it_is_not_correct() -> None:
     timed: Any = dict(evaluation(kernel(2.0), Config(), 2.0))
     found = Evaluation(**{**timed, "replay": Replay(replayed=False, reason=WHY)})
-    verdicts = ProtocolVerdicts("level1/1_1", "default", found)
-    assert "[yellow]unproven[/]" in describe_evaluation(verdicts, found)
-    assert not verdicts.correct
-    assert "[yellow]unproven[/]" in str(list(comparison_table([verdicts]).columns[2].cells))
-    reply = Verdict.of("1_1", verdicts)
-    assert (reply.correct, reply.status) == (False, "unproven")
-    assert f"not replayed: {WHY}" in reply.message and reply.warnings
+    verdict = Result(problem="level1/1_1", workload="default", evaluation=found, kernel=kernel(2.0))
+    assert "[yellow]unproven[/]" in describe_evaluation(verdict, found)
+    assert not verdict.correct
+    assert "[yellow]unproven[/]" in str(list(comparison_table([verdict]).columns[2].cells))
+    told = reply(verdict, "", "/")
+    assert told["status"] == "unproven" and "explain_error" in told["next"]
+    assert f"not replayed: {WHY}" in told["message"] and verdict.failed_kernel is not None

@@ -53,6 +53,7 @@ from .commands import SCALE, kernelwright, refused, refused_here
         (("--kernel", "2_10", "--time-limit", "0"), "leave it out for no limit"),
         (("--kernel", "2_10", "--beam", "0"), "from 1 to 16"),
         (("--kernel", "2_10", "--gpu", "H100"), "--gpu H100 is for --evaluator modal"),
+        (("--kernel", "2_10", "--device", "cpu", "--gpu", "V100"), "on a CPU launchers may be told of T4, A10"),
         (("--list-slow", "--evaluator", "ray"), "--list-slow measures on this machine"),
         (("--kernel", "2_10", "--device", "cpu", "--workload", "huge"), "it has default, cpu, tiny"),
         (("--kernel", "2_10", "--device", "cpu", "--workload", "breadth=3"), "has no constant breadth"),
@@ -113,9 +114,8 @@ def test_a_problem_that_lacks_something(kernel_file: Path, lacking: str) -> None
 def test_a_problem_whose_reference_fails(kernel_file: Path) -> None:
     problem = kernel_file.parent / "broken.py"
     problem.write_text(SCALE_PROBLEM.replace("return x * self.weight", "raise ValueError('broken')"))
-    run = kernelwright(
-        "optimize", "--kernel", str(kernel_file), "--problem", str(problem), "--device", "cpu", cwd=kernel_file.parent
-    )
+    command = ("optimize", "--kernel", kernel_file, "--problem", problem, "--device", "cpu", "--sandbox", "none")
+    run = kernelwright(*command, cwd=kernel_file.parent)
     assert run.returncode == 2
     assert "error: the reference of broken fails: ValueError: broken" in run.stderr
 

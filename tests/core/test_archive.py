@@ -48,15 +48,15 @@ def test_several_write_at_once(tmp_path: Path) -> None:
     archive = Archive(tmp_path / "archive.jsonl")
 
     def add(part: list[ArchivedRun]) -> None:
-        for one in part:
-            archive.add(one)
+        for run in part:
+            archive.add(run)
 
     threads = [threading.Thread(target=add, args=(runs[i::4],)) for i in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(archive.read(), key=lambda one: one.run) == runs
+    assert sorted(archive.read(), key=lambda archived: archived.run) == runs
 
 
 def test_what_cannot_be_written_says_what_to_do(tmp_path: Path) -> None:

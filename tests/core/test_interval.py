@@ -53,7 +53,7 @@ def test_it_holds_the_median_and_two_of_them_overlap(
     rng = random.Random(count)
     found = [Measurement(samples_ms=tuple(samples(rng, count))).interval_ms for _ in range(RUNS)]
     assert sum(low <= 1.0 <= high for low, high in found) / RUNS >= covered
-    overlapping = sum(one[0] <= other[1] and other[0] <= one[1] for one, other in itertools.pairwise(found))
+    overlapping = sum(first[0] <= second[1] and second[0] <= first[1] for first, second in itertools.pairwise(found))
     assert overlapping / (RUNS - 1) >= (0.95 if covered > 0.8 else 0.9)
 
 
@@ -63,13 +63,13 @@ def test_a_ratio_of_what_was_timed_interleaved_holds_beside_a_drift_of_both() ->
 
     def run() -> Speedup:
         slower = [math.exp(0.1 * number / 200) for number in range(200)]
-        times = [tuple(scale * one for one in alike(rng, 200, 0.8)) for scale in (3.0, 1.0)]
-        drifting = [tuple(map(math.prod, zip(one, slower, strict=True))) for one in times]
-        start, best = (Measurement(samples_ms=one) for one in drifting)
+        times = [tuple(scale * value for value in alike(rng, 200, 0.8)) for scale in (3.0, 1.0)]
+        drifting = [tuple(map(math.prod, zip(time, slower, strict=True))) for time in times]
+        start, best = (Measurement(samples_ms=pair) for pair in drifting)
         return Speedup.between(start, best)
 
     found = [run() for _ in range(100)]
-    assert sum(one.low <= 3.0 <= one.high for one in found) >= 95
+    assert sum(speedup.low <= 3.0 <= speedup.high for speedup in found) >= 95
     assert sum(a.low <= b.high and b.low <= a.high for a, b in itertools.pairwise(found)) >= 95
 
 
@@ -84,8 +84,8 @@ def test_several_workloads_drift_as_the_one_that_does() -> None:
     rng = random.Random(2)
     still, moving = tuple(independent(rng, 250)), tuple(sorted(independent(rng, 200)))
     rows = {
-        name: evaluation(kernel(1.0), Config(), 1.0).model_copy(update={"measurement": Measurement(samples_ms=one)})
-        for name, one in (("still", still), ("moving", moving))
+        name: evaluation(kernel(1.0), Config(), 1.0).model_copy(update={"measurement": Measurement(samples_ms=pair)})
+        for name, pair in (("still", still), ("moving", moving))
     }
     found, alone = merged(rows).measurement, merged({"still": rows["still"]}).measurement
     assert found is not None and alone is not None

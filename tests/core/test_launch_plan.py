@@ -34,10 +34,10 @@ STEPS = st.one_of(
 
 @given(st.lists(STEPS, max_size=5))
 def test_it_survives_json(steps: list[TorchStep | LaunchStep | ParallelStep]) -> None:
-    one = plan(*steps)
-    again = LaunchPlan.model_validate_json(one.model_dump_json())
-    assert again == one and again.digest == one.digest and one.difference(again) is None
-    assert len(one.lines()) == len(steps)
+    original = plan(*steps)
+    again = LaunchPlan.model_validate_json(original.model_dump_json())
+    assert again == original and again.digest == original.digest and original.difference(again) is None
+    assert len(original.lines()) == len(steps)
 
 
 def test_lines_name_kernels_their_scalars_and_operators() -> None:
@@ -50,20 +50,20 @@ def test_lines_name_kernels_their_scalars_and_operators() -> None:
 
 
 def test_the_first_difference_is_named() -> None:
-    one = plan(view(6), launch({"tensor": 0}, 4))
+    original = plan(view(6), launch({"tensor": 0}, 4))
     assert (
-        one.difference(plan(view(6), launch({"tensor": 0}, 5)))
+        original.difference(plan(view(6), launch({"tensor": 0}, 5)))
         == "step 2: 'launch  scale on 0.024 kB (4)', then 'launch  scale on 0.024 kB (5)'"
     )
-    assert one.difference(plan(view(6))) == "2 steps, then 1"
+    assert original.difference(plan(view(6))) == "2 steps, then 1"
     assert (
-        one.difference(plan(view(6), launch({"tensor": 1}, 4)))
+        original.difference(plan(view(6), launch({"tensor": 1}, 4)))
         == "the arguments of step 2 (launch  scale on 0.024 kB (4))"
     )
-    assert one.difference(one.model_copy(update={"outputs": (1,)})) == "outputs"
+    assert original.difference(original.model_copy(update={"outputs": (1,)})) == "outputs"
 
 
 def test_what_constants_contain_is_no_difference() -> None:
-    one, other = (plan(view(6)).model_copy(update={"constants": {2: digest}}) for digest in ("a", "b"))
-    assert one.difference(other) is None
-    assert one.difference(one.model_copy(update={"constants": {}})) == "constants"
+    first, second = (plan(view(6)).model_copy(update={"constants": {2: digest}}) for digest in ("a", "b"))
+    assert first.difference(second) is None
+    assert first.difference(first.model_copy(update={"constants": {}})) == "constants"

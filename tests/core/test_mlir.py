@@ -44,7 +44,7 @@ def test_its_space_begins_with_the_likeliest_config() -> None:
     space = KERNEL.space(KERNEL.declared_values, KERNEL.declared_constraints)
     assert space.default == KERNEL.first[0]
     assert KERNEL.configs_in(space) == [KERNEL.first[0]]
-    assert {one["tile_m"] for one in space} == {8, 16} and space.size == 3
+    assert {config["tile_m"] for config in space} == {8, 16} and space.size == 3
 
 
 def test_a_function_is_computed_step_by_step() -> None:

@@ -42,5 +42,5 @@ def test_nothing_else_is_lost(text: str) -> None:
 
 
 def test_control_characters_and_hidden_text_are_left_out() -> None:
-    hidden = "".join(chr(0xE0000 + ord(one)) for one in ATTACK)
+    hidden = "".join(chr(0xE0000 + ord(text)) for text in ATTACK)
     assert plain(f"a\x1b[2J\x00b\tc\x7f\x9b\r\nd\re\u202e\u200b{hidden}f é 🙂") == "a[2Jb\tc\nd\nef é 🙂"

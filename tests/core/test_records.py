@@ -139,7 +139,7 @@ GOLDEN: list[tuple[Record, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("record", "line"), GOLDEN, ids=lambda one: getattr(one, "kind", ""))
+@pytest.mark.parametrize(("record", "line"), GOLDEN, ids=lambda record: getattr(record, "kind", ""))
 def test_on_disk_it_is_as_it_always_was(record: Record, line: str) -> None:
     assert json.dumps(record.to_json(), separators=(",", ":")) == line.replace("METRICS", METRICS).replace(
         "DIGEST", kernel(1.0).digest
@@ -164,8 +164,8 @@ def _same_but_for_defaults(said: Any, written: Any) -> None:
         added = {name: written[name] for name in set(written) - set(said) if written[name]}
         assert added.items() <= DEFAULTS.items()
     elif isinstance(said, list):
-        for one, again in zip(said, written, strict=True):
-            _same_but_for_defaults(one, again)
+        for record, again in zip(said, written, strict=True):
+            _same_but_for_defaults(record, again)
     else:
         assert (type(said), said) == (type(written), written)
 

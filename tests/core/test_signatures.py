@@ -39,7 +39,12 @@ def test_a_run_goes_on_with_its_own_journal(tmp_path: Path) -> None:
         assert again.ours
         again.append(RunRecord(problem="level1/1_9"))
     assert is_own(path)
-    assert [one.problem[-1] for one in read_journal(path) if isinstance(one, RunRecord)] == ["0", "1", "2", "9"]
+    assert [record.problem[-1] for record in read_journal(path) if isinstance(record, RunRecord)] == [
+        "0",
+        "1",
+        "2",
+        "9",
+    ]
     assert (state_folder() / "journals.key").stat().st_mode & 0o777 == 0o600
 
 

@@ -13,9 +13,9 @@ KERNEL = PythonKernel.parse(SCALE_KERNEL, "scale")
 
 
 def timed(latency_ms: float, reference_ms: float = 8.0, block: int = 4) -> Evaluation:
-    one = evaluation(KERNEL, Config({"BLOCK": block}), latency_ms)
+    timed = evaluation(KERNEL, Config({"BLOCK": block}), latency_ms)
     times = {"measurement": (latency_ms,) * 5, "reference": (reference_ms,) * 7}
-    return one.model_copy(update={name: Measurement(samples_ms=samples) for name, samples in times.items()})
+    return timed.model_copy(update={name: Measurement(samples_ms=samples) for name, samples in times.items()})
 
 
 def test_times_are_geometric_means_and_each_workload_has_a_row() -> None:
@@ -33,6 +33,15 @@ def test_one_workload_that_fails_fails_all() -> None:
     assert found.workloads["few"].latency_ms == 1.0
 
 
+def test_what_the_sanitizer_says_is_the_first_thing_that_is_not_clean() -> None:
+    clean = timed(1.0).model_copy(update={"sanitizer": {"memcheck": "clean", "racecheck": "clean"}})
+    late = clean.model_copy(update={"sanitizer": {"memcheck": "clean", "racecheck": "not finished: late"}})
+    found = merged({"few": clean, "many": late, "none": timed(2.0)})
+    assert found.sanitizer == {"memcheck": "clean", "racecheck": "at many: not finished: late"}
+    assert merged({"few": late, "many": late}).sanitizer == late.sanitizer
+    assert merged({"few": timed(1.0), "many": timed(2.0)}).sanitizer == {}
+
+
 def test_no_workload_may_lose_more_than_two_percent() -> None:
     start = merged({"few": timed(1.0), "many": timed(4.0)})
     assert loses(merged({"few": timed(1.015, block=8), "many": timed(2.0, block=8)}), start) is None
@@ -47,9 +56,9 @@ def test_a_problem_at_all_its_workloads() -> None:
     problem = JointProblem.of_all(TorchProblem(id="level1/1_999", name="999_Scale", source=SCALE_PROBLEM))
     assert isinstance(problem, JointProblem)
     assert problem.workload == "cpu | tiny"
-    assert {name: dict(one.sizes) for name, one in problem.members.items()} == {
+    assert {name: dict(member.sizes) for name, member in problem.members.items()} == {
         "cpu": {"rows": 32}, "tiny": {"rows": 4, "columns": 64},
     }  # fmt: skip
     assert problem.sizes_key != problem.members["tiny"].sizes_key
-    one = problem.at("cpu")
-    assert one.sizes_key == problem.members["cpu"].sizes_key
+    single = problem.at("cpu")
+    assert single.sizes_key == problem.members["cpu"].sizes_key

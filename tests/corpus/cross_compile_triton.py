@@ -49,7 +49,7 @@ def compile_launch(function: Any, arguments: dict[str, Any], options: dict[str, 
 def main() -> None:
     found: dict[str, dict[str, int]] = {}
     files = [(file.problem, str(file.path)) for file in list_kernels("triton")]
-    for name, path in [tuple(one.split("=", 1)) for one in sys.argv[1:]] or files:
+    for name, path in [tuple(text.split("=", 1)) for text in sys.argv[1:]] or files:
         kernels = found.setdefault(name, {})
 
         def run(

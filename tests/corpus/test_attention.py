@@ -70,15 +70,15 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     run = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
     assert run.returncode == 0, run.stderr[-3000:]
     found = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
-    for number, one in enumerate(found):
-        if "error" not in one:
-            one["code"] = (folder / f"case_{number}.cu").read_text()
+    for number, compiled in enumerate(found):
+        if "error" not in compiled:
+            compiled["code"] = (folder / f"case_{number}.cu").read_text()
     return found
 
 
 def test_it_compiles_for_sm_90a_and_each_schedule_to_other_code(cases: list[dict[str, Any]]) -> None:
     *good, in_two_stages, _ = cases
-    assert len({one["digest"] for one in good}) == len(good)
+    assert len({row["digest"] for row in good}) == len(good)
     assert "error" in in_two_stages
     # The compiler keeps as many versions as the model says: beside Q one of K and two of V; or three of V, and two of
     # the probabilities and the scales.
@@ -89,8 +89,8 @@ def test_it_compiles_for_sm_90a_and_each_schedule_to_other_code(cases: list[dict
 def test_roles_have_their_own_programs_registers_and_barriers(cases: list[dict[str, Any]]) -> None:
     plain, ahead = cases[2], cases[3]
     assert plain["shared"] == 2 * 64 * (128 + 2 * 3 * 128)
-    for one, depth, registers in ((plain, 3, 208), (ahead, 2, 240)):
-        code = one["code"]
+    for row, depth, registers in ((plain, 3, 208), (ahead, 2, 240)):
+        code = row["code"]
         assert f"warpgroup_reg_alloc<{registers}>" in code and "warpgroup_reg_dealloc<24>" in code
         assert all(f"uint64_t {name}_mem[{depth}]" in code for name in ("k_full", "k_empty", "v_full", "v_empty"))
         computing, loading = code[code.index("reg_alloc<") :].split("reg_dealloc<", 1)

@@ -103,7 +103,7 @@ def test_tilelangs_products_compile_to_matrix_instructions_of_sm_90(tmp_path: Pa
     for (name, _, given), line in zip(cases, run.stdout.splitlines(), strict=True):
         compiled = json.loads(line)
         assert isinstance(compiled, list), compiled
-        assert [one["name"] for one in compiled[1:]] == ["sum_parts_kernel"] * (given.get("SPLIT_K", 1) > 1)
+        assert [kernel["name"] for kernel in compiled[1:]] == ["sum_parts_kernel"] * (given.get("SPLIT_K", 1) > 1)
         product = compiled[0]
         config = {**find_kernel(f"gemm/{name}", "tilelang").read().config, **given}
         width = 1 if product["fp8"] else 2
@@ -155,7 +155,11 @@ def assert_right(gpu: LocalEvaluator, name: str, sizes: dict[str, Any], configs:
     kernel = find_kernel(f"gemm/{name}", backend).read()
     problem = find_problem(f"gemm/{name}").read().resized("test", sizes)
     found = list(gpu.evaluate(problem, kernel, [Config(config) for config in configs]))
-    assert {str(one.config): one.message + one.log for one in found if one.status is not Status.OK} == {}
+    assert {
+        str(evaluation.config): evaluation.message + evaluation.log
+        for evaluation in found
+        if evaluation.status is not Status.OK
+    } == {}
     assert len(found) == len(configs)
 
 

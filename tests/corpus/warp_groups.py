@@ -48,7 +48,7 @@ class Turns:
                 self._pass_on()
 
     def _pass_on(self) -> None:
-        ready = [one for one, until in self._until.items() if until()]
+        ready = [number for number, until in self._until.items() if until()]
         self.deadlock |= not ready
         self._running = self._rng.choice(ready) if ready else -1
         self._changed.notify_all()
@@ -115,7 +115,7 @@ class WarpGroups(Language):
                 return  # it ran beside the first of its cluster
             self.turns, self.kept, self.named = Turns(self.groups * self.programs, self.seed), {}, {}
             failures: list[BaseException] = []
-            tensors = [Tensor(one.data, one.dtype, is_tensor=True) for one in buffers]
+            tensors = [Tensor(buffer.data, buffer.dtype, is_tensor=True) for buffer in buffers]
 
             def role(me: int) -> None:
                 self.mine.me, self.mine.arriving, self.mine.allocated = me, THREADS, 0
@@ -138,7 +138,7 @@ class WarpGroups(Language):
                 thread.join()
             if failures:
                 raise failures[0]
-            assert not any(one.arrived for one in self.named.values()), "a turn that nobody takes"
+            assert not any(barrier.arrived for barrier in self.named.values()), "a turn that nobody takes"
 
         run.__annotations__ = function.__annotations__
         return run
@@ -158,8 +158,8 @@ class WarpGroups(Language):
     def alloc_barrier(self, counts: list[int]) -> list[Barrier]:
         each = self._once(lambda: [Barrier(count) for count in counts])
         for twins in zip(*each, strict=True):
-            for one in twins:
-                one.twins = list(twins)
+            for twin in twins:
+                twin.twins = list(twins)
         return each[self.mine.program]
 
     alloc_cluster_barrier = alloc_barrier
@@ -211,12 +211,14 @@ class WarpGroups(Language):
             self.mine.stores.append(lambda: self.copy_tile(source, target))
             return
         barrier.expect(target.data.size)
-        getting = [one for one in range(self.programs) if (cluster_mask or 0) >> one & 1] or [self.mine.program]
+        getting = [number for number in range(self.programs) if (cluster_mask or 0) >> number & 1] or [
+            self.mine.program
+        ]
         # The first of those that get a tile loads it for all.
         if getting[0] == self.mine.program:
-            for one in getting:
-                self.copy_tile(source, target.of(one))
-                barrier.twins[one].complete(target.data.size)
+            for number in getting:
+                self.copy_tile(source, target.of(number))
+                barrier.twins[number].complete(target.data.size)
 
     def tma_store_wait(self, left: int) -> None:
         while len(self.mine.stores) > left:
@@ -238,7 +240,7 @@ class Tensor(Buffer):
 
     def __getitem__(self, index: Any) -> Any:
         index = index if isinstance(index, tuple) else (index,)
-        return super().__getitem__(tuple([one.start if isinstance(one, slice) else one for one in index]))
+        return super().__getitem__(tuple([part.start if isinstance(part, slice) else part for part in index]))
 
 
 class Slices(Buffer):
@@ -253,7 +255,7 @@ class Slices(Buffer):
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, tuple) and slice(None) in index:
-            return Slices([one[index] for one in self.tiles], self.program, self.dtype)
+            return Slices([array[index] for array in self.tiles], self.program, self.dtype)
         return super().__getitem__(index)
 
 

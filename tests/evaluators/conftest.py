@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from kernelwright.core import Problem, known_languages
 from kernelwright.evaluators.pipeline.servers import COMPILERS_IMPORT, server_environment, servers_import
-from kernelwright.evaluators.workers.client import ForkServer, Worker
+from kernelwright.evaluators.workers.client import Worker
 from kernelwright.evaluators.workers.problem_file import problem_options
+from kernelwright.evaluators.workers.server_client import ForkServer
 
 NewWorker = Callable[..., Worker]
 

@@ -22,9 +22,9 @@ from typing import Any
 
 import torch
 from kernelwright.evaluators.candidate.worker import CandidateWorker
-from kernelwright.evaluators.correctness import compare, digest, exact_parts, inputs
+from kernelwright.evaluators.correctness import digest, errors, exact_parts, inputs
 from kernelwright.evaluators.reference.arithmetic import Arithmetic
-from kernelwright.evaluators.reference.worker import Workload
+from kernelwright.evaluators.reference.worker import LoadedWorkload
 from kernelwright.evaluators.replay import random_bytes, walled_memory
 from kernelwright.evaluators.replay.worker import ReplayWorker
 from kernelwright.evaluators.timing.priority import Scheduling
@@ -124,10 +124,10 @@ class Phases:
 def scale_down() -> None:
     """Make everything that is bounded in bytes a small share of the input."""
     memory.LARGE = 1 << 19
-    compare.CHUNK = 1 << 15
+    errors.CHUNK = 1 << 15
     inputs.MOST_FACTORS = 1 << 13
     exact_parts.PART = 1 << 18
-    digest.ROW, digest.ROWS = 1 << 11, 4
+    digest.ROW, digest.ROWS = 1 << 11, dict.fromkeys(digest.ROWS, 4)
     random_bytes.LENGTH = 1 << 10
     walled_memory.GUARD = walled_memory.PAGE
 
@@ -141,7 +141,7 @@ def measure(forward: str, folder: Path) -> dict[str, dict[str, float]]:
     outputs, state = {"outputs": str(folder / "out"), "share": False}, str(folder / "state")
     with torch.no_grad(), LiveBytes() as tracker:
         phases = Phases(tracker)
-        workload, candidate = Workload(options, Arithmetic(), Scheduling()), CandidateWorker(options)
+        workload, candidate = LoadedWorkload(options, Arithmetic(), Scheduling()), CandidateWorker(options)
         reference = SimpleNamespace(**workload.handlers)
         phases.run("reference", reference.open)
         phases.run("reference", reference.distributions)

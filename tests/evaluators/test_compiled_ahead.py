@@ -24,8 +24,9 @@ from kernelwright.core import (
 )
 from kernelwright.evaluators.compilation.pool import CompileResult, CompileStatus
 from kernelwright.evaluators.local import LocalEvaluator
-from kernelwright.evaluators.pipeline.bench import Bench
+from kernelwright.evaluators.pipeline.candidate_runner import CandidateRunner
 from kernelwright.evaluators.pipeline.device_access import DeviceAccess
+from kernelwright.evaluators.pipeline.processes import Processes
 from kernelwright.evaluators.settings import Settings
 from kernelwright.evaluators.workers.device_lock import DeviceLock
 
@@ -33,11 +34,11 @@ from ..conftest import FAST
 from .device_access import is_held
 
 
-class ABench(Bench):
+class ABench(CandidateRunner):
     """A bench whose GPU, and what runs on it, is made up; it notes what happens in which folder."""
 
     def __init__(self, gpu: LocalEvaluator, compiled: CompileResult) -> None:
-        super().__init__("cuda", gpu.settings, gpu.processes, gpu._bench.pipeline, DeviceAccess("cuda"))
+        super().__init__("cuda", gpu.settings, gpu.processes, gpu._runner.pipeline, DeviceAccess("cuda"))
         self.compiled = compiled
         self.happened: list[tuple[str, Path | None]] = []
         self.asked: list[dict[str, Any]] = []
@@ -59,6 +60,10 @@ class ABench(Bench):
             properties={"total_memory": 80e9},
             tensor_bytes=10**9,
             close=self.closed.set,
+            alive=True,
+            distributions=(),
+            counted={},
+            described_gpu="",
         )
 
     def new_client(self, problem: TorchProblem, kernel: Kernel, cache: Path | None = None) -> Any:
@@ -66,8 +71,8 @@ class ABench(Bench):
             return lambda: self.note(what, cache)
 
         return SimpleNamespace(
-            kernel=kernel, alive=True, cache=cache, close=lambda: None, start=note("started"), open=note("opened"),
-            load_ahead=lambda config: None,
+            kernel=kernel, alive=True, cache=cache, start=note("started"), open=note("opened"),
+            load_ahead=lambda config: None, end=lambda: None, close=lambda: None,
         )  # fmt: skip
 
     def compiles_itself(self, reference_client: Any, kernel: Kernel) -> bool:
@@ -91,7 +96,7 @@ class ABench(Bench):
         yield SimpleNamespace(submit=submit)
 
     def evaluate(self, reference_client: Any, client: Any, config: Config, *ahead: Any, **more: Any) -> Evaluation:
-        assert ([replace(one, elsewhere=None) for one in ahead], more) == ([self.compiled], {})
+        assert ([replace(result, elsewhere=None) for result in ahead], more) == ([self.compiled], {})
         self.note("measured", client.cache)
         found = Evaluation(status=Status.CRASHED, kernel_digest=client.kernel.digest, message="made up")
         times = {name: Measurement(samples_ms=(ms,) * 9) for name, ms in self.times.items()}
@@ -101,21 +106,30 @@ class ABench(Bench):
 class AGpu(LocalEvaluator):
     """An evaluator with such a bench."""
 
-    def __init__(self, compiled: CompileResult, settings: Settings | None = None) -> None:
-        super().__init__("cuda", FAST if settings is None else settings)
-        self.bench = self._bench = ABench(self, compiled)
+    def __init__(self, processes: Processes, compiled: CompileResult, settings: Settings | None = None) -> None:
+        super().__init__("cuda", FAST if settings is None else settings, processes=processes)
+        self.bench = self._runner = ABench(self, compiled)
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[Processes]:
+    """Importing torch takes longer than all tests: servers of a GPU are not forked from a warm one."""
+    processes = Processes("cuda", FAST.limits, FAST.sandbox)
+    yield processes
+    processes.close()
 
 
 def work(gpu: AGpu) -> list[Path]:
     """What lies where workers may write, beside the folder of the process that waits to replay."""
+    gpu.processes.tidy()
     return [path for path in (gpu.processes.folder / "work").iterdir() if not path.name.startswith("replay-")]
 
 
 SIZED = PythonKernel.parse("import triton\nSIZE = 1\nclass ModelNew: ...\n")
 
 
-def test_on_a_gpu_a_kernel_is_compiled_while_others_measure(scale_problem: TorchProblem) -> None:
-    with AGpu(CompileResult(CompileStatus.COMPILED, seconds=2.0)) as gpu:
+def test_on_a_gpu_a_kernel_is_compiled_while_others_measure(processes: Processes, scale_problem: TorchProblem) -> None:
+    with AGpu(processes, CompileResult(CompileStatus.COMPILED, seconds=2.0)) as gpu:
         found: list[Evaluation] = []
         measuring = threading.Thread(
             target=lambda: found.extend(gpu.evaluate(scale_problem, SIZED, [Config({"SIZE": 2}), Config({"SIZE": 3})]))
@@ -138,19 +152,41 @@ def test_on_a_gpu_a_kernel_is_compiled_while_others_measure(scale_problem: Torch
     assert len(found) == 2
 
 
-def test_baselines_are_compiled_beside_the_kernel(scale_problem: TorchProblem, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_baselines_are_compiled_beside_the_kernel(
+    processes: Processes, scale_problem: TorchProblem, monkeypatch: pytest.MonkeyPatch
+) -> None:
     came: list[bool] = []
-    with AGpu(CompileResult(CompileStatus.COMPILED)) as gpu:
+    with AGpu(processes, CompileResult(CompileStatus.COMPILED)) as gpu:
         waits = gpu.bench.came.wait
         monkeypatch.setattr(gpu.bench.pipeline, "compile_baselines", lambda client: came.append(waits(20)))
         list(gpu.evaluate(scale_problem, SIZED, [Config()]))
     assert came == [True]
 
 
-def test_an_interruption_does_not_wait_for_baselines(
-    scale_problem: TorchProblem, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("free", [True, False])
+def test_what_checks_need_to_know_is_found_beside_the_compiler_where_nobody_measures(
+    free: bool, processes: Processes, scale_problem: TorchProblem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with AGpu(CompileResult(CompileStatus.COMPILED)) as gpu:
+    asked: list[str] = []
+
+    class Reference(SimpleNamespace):
+        def __getattribute__(self, name: str) -> Any:
+            if name in ("distributions", "counted"):
+                asked.append(name)
+            return super().__getattribute__(name)
+
+    with AGpu(processes, CompileResult(CompileStatus.COMPILED)) as gpu:
+        usual = gpu.bench.reference_for
+        monkeypatch.setattr(gpu.bench, "reference_for", lambda *given: Reference(**vars(usual(*given))))
+        monkeypatch.setattr(gpu.bench._access, "is_free", lambda client: free)
+        gpu.bench.prepared(scale_problem, SIZED, Config())
+    assert asked == (["distributions", "counted"] if free else [])
+
+
+def test_an_interruption_does_not_wait_for_baselines(
+    processes: Processes, scale_problem: TorchProblem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with AGpu(processes, CompileResult(CompileStatus.COMPILED)) as gpu:
 
         def interrupt(*_: Any) -> None:
             raise KeyboardInterrupt
@@ -163,16 +199,20 @@ def test_an_interruption_does_not_wait_for_baselines(
         assert gpu.bench.closed.is_set() and time.monotonic() - start < 20
 
 
-def test_other_sizes_and_strides_are_compiled_before_the_device_is_taken(scale_problem: TorchProblem) -> None:
+def test_other_sizes_and_strides_are_compiled_before_the_device_is_taken(
+    processes: Processes, scale_problem: TorchProblem
+) -> None:
     settings = replace(FAST, second_workload=True)
-    with AGpu(CompileResult(CompileStatus.COMPILED), settings) as gpu:
+    with AGpu(processes, CompileResult(CompileStatus.COMPILED), settings) as gpu:
         list(gpu.evaluate(scale_problem, SIZED, [Config()]))
         assert gpu.bench.asked == [{"strides": True}, {"sizes": {"rows": 4, "columns": 64}}]
     assert gpu.bench.locked == ["measured"]
 
 
-def test_what_is_measured_twice_is_compiled_twice_before_the_device_is_taken(scale_problem: TorchProblem) -> None:
-    with AGpu(CompileResult(CompileStatus.COMPILED)) as gpu:
+def test_what_is_measured_twice_is_compiled_twice_before_the_device_is_taken(
+    processes: Processes, scale_problem: TorchProblem
+) -> None:
+    with AGpu(processes, CompileResult(CompileStatus.COMPILED)) as gpu:
         gpu.bench.times = {"measurement": 1.0, "reference": 99.0}
         list(gpu.evaluate(scale_problem, SIZED, [Config()]))
     happened = [what.partition(" ")[0] for what, _ in gpu.bench.happened]
@@ -182,8 +222,10 @@ def test_what_is_measured_twice_is_compiled_twice_before_the_device_is_taken(sca
 
 
 @pytest.mark.parametrize("status", [CompileStatus.COMPILED, CompileStatus.TIMEOUT])
-def test_what_is_compiled_ahead_goes_with_the_bench(scale_problem: TorchProblem, status: CompileStatus) -> None:
-    with AGpu(CompileResult(status, "made up")) as gpu:
+def test_what_is_compiled_ahead_goes_with_the_bench(
+    processes: Processes, scale_problem: TorchProblem, status: CompileStatus
+) -> None:
+    with AGpu(processes, CompileResult(status, "made up")) as gpu:
         for _ in range(3):
             list(gpu.evaluate(scale_problem, SIZED, [Config()]))
             assert work(gpu) == []
@@ -196,8 +238,10 @@ def test_what_is_compiled_ahead_goes_with_the_bench(scale_problem: TorchProblem,
         assert len({folder for _, folder in gpu.bench.happened}) == 5
 
 
-def test_what_was_compiled_stays_for_the_next_config_where_the_worker_has_ended(scale_problem: TorchProblem) -> None:
-    with AGpu(CompileResult(CompileStatus.COMPILED)) as gpu:
+def test_what_was_compiled_stays_for_the_next_config_where_the_worker_has_ended(
+    processes: Processes, scale_problem: TorchProblem
+) -> None:
+    with AGpu(processes, CompileResult(CompileStatus.COMPILED)) as gpu:
         clients = []
         for size in (2, 3):
             list(gpu.evaluate(scale_problem, SIZED, [Config({"SIZE": size})]))
@@ -208,12 +252,12 @@ def test_what_was_compiled_stays_for_the_next_config_where_the_worker_has_ended(
 
 
 def test_an_evaluation_that_is_broken_off_leaves_nothing(
-    scale_problem: TorchProblem, monkeypatch: pytest.MonkeyPatch
+    processes: Processes, scale_problem: TorchProblem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: Any) -> Any:
         raise KeyboardInterrupt
 
-    with AGpu(CompileResult(CompileStatus.COMPILED)) as gpu:
+    with AGpu(processes, CompileResult(CompileStatus.COMPILED)) as gpu:
         for step in ("compile_ahead", "evaluate"):
             with monkeypatch.context() as patch:
                 patch.setattr(gpu.bench, step, interrupted)
@@ -230,9 +274,9 @@ def test_an_evaluation_that_is_broken_off_leaves_nothing(
     ],
 )
 def test_on_a_gpu_what_the_compiler_refuses_never_takes_the_device(
-    scale_problem: TorchProblem, refused: CompileResult, status: Status
+    processes: Processes, scale_problem: TorchProblem, refused: CompileResult, status: Status
 ) -> None:
-    with AGpu(refused) as gpu, DeviceLock(f"made-up-{id(gpu.processes)}").held():
+    with AGpu(processes, refused) as gpu, DeviceLock(f"made-up-{id(gpu.processes)}").held():
         (evaluation,) = gpu.evaluate(scale_problem, SIZED, [Config()])
         planned, plan = gpu.plan(scale_problem, SIZED)
     assert (evaluation.status, evaluation.message, evaluation.log) == (status, refused.message, refused.log)

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kernelwright.api.devices import cuda_devices
 from kernelwright.core import Config, Problem, PythonKernel, Status
 from kernelwright.corpus import find_kernel, find_problem
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.multi_device import MultiDeviceEvaluator
 from kernelwright.evaluators.settings import Limits, SearchSettings, Settings
 from kernelwright.evaluators.timing.sampling import PRUNE_AFTER
+from kernelwright.runtime.devices import cuda_devices
 
 from .test_cuda import KERNEL
 
@@ -56,11 +56,13 @@ def test_what_was_compiled_ahead_is_not_compiled_again(
 def test_equal_code_is_measured_once_and_a_slow_config_is_pruned(cuda: LocalEvaluator, scale_problem: Problem) -> None:
     kernel = PythonKernel.parse(KERNEL.replace("BLOCK = 256", "BLOCK = 256\nDUMMY = 0"))
     configs = [Config({"BLOCK": b, "DUMMY": d}) for b, d in ((1024, 0), (1024, 1), (32, 0), (512, 0))]
-    one, twin, slow, other = cuda.evaluate(scale_problem.at(WIDE), kernel, configs)
-    assert one.ok and one.duplicate_of is None
-    assert twin.duplicate_of == one.config and twin.measurement == one.measurement
-    assert slow.ok and slow.measurement is not None and slow.latency_ms is not None and one.latency_ms is not None
-    assert (len(slow.measurement.samples_ms) == PRUNE_AFTER) == (slow.latency_ms > 2 * one.latency_ms)
+    evaluation, twin, slow, other = cuda.evaluate(scale_problem.at(WIDE), kernel, configs)
+    assert evaluation.ok and evaluation.duplicate_of is None
+    assert twin.duplicate_of == evaluation.config and twin.measurement == evaluation.measurement
+    assert (
+        slow.ok and slow.measurement is not None and slow.latency_ms is not None and evaluation.latency_ms is not None
+    )
+    assert (len(slow.measurement.samples_ms) == PRUNE_AFTER) == (slow.latency_ms > 2 * evaluation.latency_ms)
     assert other.ok and other.duplicate_of is None
 
 
@@ -88,9 +90,9 @@ def test_a_config_that_poisons_the_device_costs_one_trial(cuda: LocalEvaluator, 
 def test_finalists_are_timed_interleaved(cuda: LocalEvaluator, scale_problem: Problem) -> None:
     configs = [Config({"BLOCK": 256}), Config({"BLOCK": 1024}), Config()]
     found = cuda.compare(scale_problem.at(WIDE), PythonKernel.parse(KERNEL), configs)
-    assert [Config(one.config) for one in found] == configs
-    assert all(one.speedup is not None for one in found)
-    assert len({one.reference for one in found}) == 1
+    assert [Config(evaluation.config) for evaluation in found] == configs
+    assert all(evaluation.speedup is not None for evaluation in found)
+    assert len({evaluation.reference for evaluation in found}) == 1
     first, same = found[0].latency_ms, found[2].latency_ms
     assert first is not None and same is not None and abs(first / same - 1) < 0.05
 
@@ -101,14 +103,16 @@ def test_two_gpus_share_the_work(scale_problem: Problem) -> None:
     configs = [Config({"BLOCK": b}) for b in (64, 128, 256, 512, 1024, 2048)]
     with MultiDeviceEvaluator([LocalEvaluator(f"cuda:{i}", settings) for i in range(2)]) as fleet:
         found = list(fleet.evaluate(scale_problem.at(WIDE), PythonKernel.parse(KERNEL), configs))
-    assert [Config(one.config) for one in found] == configs
-    assert all(one.ok for one in found), [one.message for one in found]
-    assert len({one.environment["uuid"] for one in found}) == 2
+    assert [Config(evaluation.config) for evaluation in found] == configs
+    assert all(evaluation.ok for evaluation in found), [evaluation.message for evaluation in found]
+    assert len({evaluation.environment["uuid"] for evaluation in found}) == 2
 
 
 def test_different_kernels_are_screened_in_one_process(cuda: LocalEvaluator, scale_problem: Problem) -> None:
     kernels = [PythonKernel.parse(KERNEL.replace("BLOCK = 256", f"BLOCK = {size}")) for size in (256, 512, 1024)]
     wrong = PythonKernel.parse(KERNEL.replace("tl.store(y + offsets, value, mask)", "tl.store(y + offsets, 0.0, mask)"))
     found = list(cuda.screen(scale_problem.at(WIDE), [kernels[0], wrong, *kernels[1:]]))
-    assert [one.status for one in found] == [Status.OK, Status.WRONG_VALUE, Status.OK, Status.OK]
-    assert all(one.latency_ms is not None and one.reference is None for one in found if one.ok)
+    assert [evaluation.status for evaluation in found] == [Status.OK, Status.WRONG_VALUE, Status.OK, Status.OK]
+    assert all(
+        evaluation.latency_ms is not None and evaluation.reference is None for evaluation in found if evaluation.ok
+    )

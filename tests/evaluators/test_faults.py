@@ -7,7 +7,6 @@ import os
 import re
 import resource
 import signal
-import subprocess
 import tempfile
 import threading
 import time
@@ -191,9 +190,9 @@ def test_each_fault_is_one_trial_between_healthy_ones(
 
 def processes(evaluator: LocalEvaluator, problem: Problem) -> dict[str, tuple[int, ...]]:
     """Who takes part in the evaluation that is under way."""
-    assert evaluator._bench.client is not None
+    assert evaluator._runner.client is not None
     return {
-        "worker": (evaluator._bench.client.worker.pid,),
+        "worker": (evaluator._runner.client.worker.pid,),
         "judge": (evaluator.processes.reference_client(problem).pid,),
         "servers": evaluator.processes.server_pids,
     }
@@ -260,20 +259,6 @@ def test_servers_that_are_killed_end_the_search_and_it_can_go_on(
     found = searched(path)
     require_fine(found, KILLED)
     assert found["waits"].status is Status.OK
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of a few megabytes, where this user may mount one."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(folder)], capture_output=True)
-    if mounted.returncode:
-        pytest.skip("may not mount a file system: " + mounted.stderr.decode().strip())
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 def test_a_kernel_that_fills_the_disk_leaves_room_for_the_next(

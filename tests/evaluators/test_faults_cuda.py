@@ -215,12 +215,12 @@ def test_a_worker_that_is_killed_with_the_device_at_work(
 
     def kill() -> None:
         deadline = time.monotonic() + 30
-        while cuda._bench.client is None or cuda._bench.client._worker is None or not cuda._bench.client.alive:
+        while cuda._runner.client is None or cuda._runner.client._worker is None or not cuda._runner.client.alive:
             if time.monotonic() > deadline:
                 return
             time.sleep(0.02)
         time.sleep(3.0)  # the kernel is compiled, and runs
-        killed.append(cuda._bench.client.worker.pid)
+        killed.append(cuda._runner.client.worker.pid)
         os.kill(killed[0], signal.SIGKILL)
 
     thread = threading.Thread(target=kill)

@@ -28,7 +28,7 @@ REPEATED = torch_kernel("for _ in range(REPEAT): y = x * self.weight\n        re
 def fleet() -> Iterator[MultiDeviceEvaluator]:
     with MultiDeviceEvaluator([LocalEvaluator(settings=IN_FLEET) for _ in range(2)]) as shared:
         yield shared
-        pids = [one.processes.server.pid for one in shared._evaluators]
+        pids = [evaluator.processes.server.pid for evaluator in shared._evaluators]
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
@@ -55,8 +55,10 @@ def test_a_fleet_keeps_the_order_and_shares_the_work(fleet: MultiDeviceEvaluator
     assert all(e.ok for e in seen)
     assert _threads() <= threads
     # The servers live on, though the threads that they served have ended.
-    assert all(server.alive for one in fleet._evaluators for server in one.processes._servers or (None,))
-    judges = [one.processes.reference_client(scale_problem).pid for one in fleet._evaluators]
+    assert all(
+        server.alive for evaluator in fleet._evaluators for server in evaluator.processes.servers.started or (None,)
+    )
+    judges = [evaluator.processes.reference_client(scale_problem).pid for evaluator in fleet._evaluators]
     assert len(set(judges)) == 2
     final = fleet.compare(scale_problem, REPEATED, [configs[0], Config()])
     assert [e.ok for e in final] == [True, True]
@@ -76,8 +78,8 @@ def test_a_fleet_that_is_left_gives_up_what_was_not_begun(
             failed = {"status": Status.TIMEOUT, "message": "slow", "config": dict(config)}
             yield Evaluation(kernel_digest=kernel.digest, **failed)
 
-    for one in fleet._evaluators:
-        monkeypatch.setattr(one, "evaluate", slow)
+    for evaluator in fleet._evaluators:
+        monkeypatch.setattr(evaluator, "evaluate", slow)
     threads = _threads()
     evaluations = fleet.evaluate(scale_problem, REPEATED, (Config({"REPEAT": i}) for i in range(1, 100)))
     next(evaluations)

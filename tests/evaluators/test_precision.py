@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 import torch
 from kernelwright.core import Config, Evaluation, Kernel, Measurement, OptionError, PythonKernel, Status, TorchProblem
-from kernelwright.evaluators.correctness.compare import relative_error
+from kernelwright.evaluators.correctness.errors import relative_error
 from kernelwright.evaluators.correctness.fp64 import TIMES_DEFAULT, TIMES_TORCH, Fp64Comparison
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.pipeline.interleaved_timer import InterleavedTimer
@@ -32,7 +32,10 @@ ONE = Config()
 @pytest.fixture(scope="module")
 def evaluators() -> Iterator[dict[Precision, LocalEvaluator]]:
     with contextlib.ExitStack() as stack:
-        yield {one: stack.enter_context(Unguarded(settings=replace(FAST, precision=one))) for one in Precision}
+        yield {
+            precision: stack.enter_context(Unguarded(settings=replace(FAST, precision=precision)))
+            for precision in Precision
+        }
 
 
 @pytest.fixture
@@ -242,7 +245,7 @@ def test_between_tf32_however_it_is_made_and_bf16_lies_the_factor(draw: str) -> 
         exact = x.double() @ w.double()
         made = [("rounded", 10), ("cut", 10), ("rounded", 7)]
         tf32, cut, bf16 = (scope[how](x, bits).double() @ scope[how](w, bits).double() for how, bits in made)
-        (rms, largest), (rms_cut, _), (rms_bf16, _) = (relative_error(exact, one) for one in (tf32, cut, bf16))
+        (rms, largest), (rms_cut, _), (rms_bf16, _) = (relative_error(exact, result) for result in (tf32, cut, bf16))
         assert 2 < rms_cut / rms < 3 < TIMES_DEFAULT < 7 < rms_bf16 / rms
         assert relative_error(tf32, cut)[1] < 0.8 * TIMES_DEFAULT * largest
         assert relative_error(tf32, bf16)[1] > 1.4 * TIMES_DEFAULT * largest
@@ -255,8 +258,8 @@ class _Memory(BaselineCache):
         super().__init__(None)
 
     def get(self, key: str) -> CachedBaseline | None:
-        one = Measurement(samples_ms=(1.0,))
-        return CachedBaseline.between(one, one, {})
+        measurement = Measurement(samples_ms=(1.0,))
+        return CachedBaseline.between(measurement, measurement, {})
 
 
 def fresh(settings: Settings, error: str | None = None, known: bool = False, same: bool = False) -> list[str]:

@@ -78,6 +78,7 @@ def test_a_reference_whose_process_was_ended_fails_with_a_reason(
     searching: LocalEvaluator, scale_problem: Problem
 ) -> None:
     reference = searching.processes.new_reference_client(TorchProblem.of(scale_problem))
+    reference.wait_ready()
     reference.close()
     with pytest.raises(ProblemError, match="had ended before"):
         reference.call("properties")
@@ -235,10 +236,12 @@ def test_finalists_that_leave_the_reference_no_room_are_looked_at_one_by_one(
     def crowded(*_: object) -> list[Evaluation]:
         raise ProblemError("the reference fails: out of memory")
 
-    monkeypatch.setattr(searching._bench.pipeline, "several", crowded)
+    monkeypatch.setattr(searching._runner.pipeline, "several", crowded)
     configs = [Config({"REPEAT": 1}), Config({"REPEAT": 4})]
     found = searching.compare(scale_problem, REPEATED, configs)
-    assert [one.config for one in found] == configs and all(one.ok and one.speedup for one in found)
+    assert [evaluation.config for evaluation in found] == configs and all(
+        evaluation.ok and evaluation.speedup for evaluation in found
+    )
 
 
 def test_what_an_earlier_run_measured_is_known(searching: LocalEvaluator, scale_problem: Problem) -> None:
@@ -300,17 +303,17 @@ def test_several_trials_leave_the_weights_that_are_timed(scale_problem: Problem)
 def test_different_kernels_are_screened_in_one_process(searching: LocalEvaluator, scale_problem: Problem) -> None:
     kernels = [CASES.bind({"CASE": case}) for case in (1, 2, 3, 4)] + [REPEATED.bind({"REPEAT": 2}), REPEATED]
     found = list(searching.screen(scale_problem, kernels))
-    assert [one.kernel_digest for one in found] == [one.digest for one in kernels]
+    assert [evaluation.kernel_digest for evaluation in found] == [kernel.digest for kernel in kernels]
     failed = [Status.COMPILE_ERROR, Status.WRONG_VALUE, Status.CRASHED]
-    assert [one.status for one in found] == [Status.OK, *failed, Status.OK, Status.OK]
-    assert all(one.config == {} and one.reference is None for one in found)
+    assert [evaluation.status for evaluation in found] == [Status.OK, *failed, Status.OK, Status.OK]
+    assert all(evaluation.config == {} and evaluation.reference is None for evaluation in found)
     assert list(searching.screen(scale_problem, [])) == []
 
 
 def test_a_process_that_screens_has_the_languages_of_all_its_kernels(scale_problem: Problem) -> None:
     second = PythonKernel.parse(f"{REPEATED.source}\n# Unlike triton.\n")
     with Unguarded(settings=SEARCHING) as evaluator:
-        assert all(one.ok for one in evaluator.screen(scale_problem, [REPEATED, second]))
+        assert all(evaluation.ok for evaluation in evaluator.screen(scale_problem, [REPEATED, second]))
         assert evaluator.processes.server.knows("triton")
 
 

@@ -29,7 +29,7 @@ def test_each_config_is_checked_at_its_own_sizes(everywhere: LocalEvaluator, sca
     first, second, third = everywhere.evaluate(
         scale_problem, kernel, [Config({"SIZE": 1}), Config({"SIZE": 2}), Config({"SIZE": 3})]
     )
-    assert [one.status for one in (first, second, third)] == [Status.OK] * 3
+    assert [evaluation.status for evaluation in (first, second, third)] == [Status.OK] * 3
     assert first.second_workload is not None and second.second_workload is not None
     assert (first.shape_specialised, second.shape_specialised, third.shape_specialised) == (True, False, False)
     assert first.second_workload.sizes == {"rows": 4, "columns": 64}

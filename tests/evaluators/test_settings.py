@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from kernelwright.api.evaluators import Evaluators
-from kernelwright.api.options.evaluate import EvaluateOptions
-from kernelwright.api.options.trust import TimingOptions, settings_of
+from kernelwright.commands.evaluate import Options as EvaluateOptions
+from kernelwright.commands.optimize import Options as OptimizeOptions
+from kernelwright.commands.tune.kernel import Options as TuneOptions
 from kernelwright.evaluators.settings import QUICK_S, Sampling, SearchSettings, Settings
+from kernelwright.runtime.evaluators import Evaluators
+from kernelwright.runtime.options.trust import TimingOptions, settings_of
 
 
 def test_a_quick_sampling_is_never_longer_than_the_one_it_is_made_of() -> None:
@@ -39,3 +41,16 @@ def test_commands_are_quick_where_they_are_asked_to_be() -> None:
         (evaluator,) = evaluators.pool
         searcher = evaluators.searcher(evaluator)
         assert not searcher.first.settings.search.sampling.heeds_load  # type: ignore[attr-defined]
+
+
+def test_the_sanitizer_is_for_last_checks_of_a_run_and_where_evaluate_is_asked_for_it() -> None:
+    assert not settings_of(EvaluateOptions(kernel="1_1"), Settings()).sanitize
+    assert settings_of(EvaluateOptions(kernel="1_1", sanitize=True), Settings()).sanitize
+    assert not settings_of(EvaluateOptions(kernel="1_1", sanitize=True, quick=True), Settings()).sanitize
+    assert settings_of(TuneOptions(kernel="1_1"), Settings()).sanitize
+    for asked in (True, False):
+        with Evaluators("cpu", 1, OptimizeOptions(kernel="1_1", sanitize=asked)) as evaluators:
+            (evaluator,) = evaluators.pool
+            assert not evaluator.first.settings.sanitize  # type: ignore[attr-defined]
+            assert not evaluators.searcher(evaluator).first.settings.sanitize  # type: ignore[attr-defined]
+            assert evaluators.judge((), evaluator).first.settings.sanitize is asked  # type: ignore[attr-defined]

@@ -38,8 +38,8 @@ class Member:
             yield evaluation(kernel, config, time)
 
     def screen(self, problem: Problem, kernels: Sequence[Kernel]) -> Iterator[Evaluation]:
-        for one in kernels:
-            yield from self.evaluate(problem, one, [Config()])
+        for variant in kernels:
+            yield from self.evaluate(problem, variant, [Config()])
 
     def compare(self, problem: Problem, kernel: Kernel, configs: Sequence[Config]) -> list[Evaluation]:
         return list(self.evaluate(problem, kernel, configs))
@@ -69,10 +69,10 @@ def test_a_config_is_judged_at_all_workloads(at_once: bool) -> None:
     evaluator, members = several(SeveralWorkloads, at_once)
     configs = [Config({"RESULT": time}) for time in (3.0, 5.0)]
     found = list(evaluator.evaluate(JOINT, kernel(1.0), configs))
-    assert [rows(one) for one in found] == [{"a": 3.0, "b": 6.0}, {"a": 5.0, "b": 10.0}]
-    assert [one.prepared for one in members] == [["a"], ["b"]]
+    assert [rows(evaluation) for evaluation in found] == [{"a": 3.0, "b": 6.0}, {"a": 5.0, "b": 10.0}]
+    assert [member.prepared for member in members] == [["a"], ["b"]]
     list(evaluator.evaluate(JOINT, kernel(1.0), configs))
-    assert [one.prepared for one in members] == [["a"], ["b"]], "once for a problem"
+    assert [member.prepared for member in members] == [["a"], ["b"]], "once for a problem"
 
 
 def test_configs_are_drawn_as_late_as_they_are_needed() -> None:
@@ -93,7 +93,7 @@ def test_configs_are_drawn_as_late_as_they_are_needed() -> None:
 
 def test_each_workload_has_its_profile_and_all_have_one() -> None:
     evaluator, _ = several(SeveralWorkloads, at_once=False)
-    assert {name: one.flops for name, one in evaluator.profiles(JOINT).items()} == {"a": 2.0, "b": 8.0}
+    assert {name: profile.flops for name, profile in evaluator.profiles(JOINT).items()} == {"a": 2.0, "b": 8.0}
     joined = evaluator.profile(JOINT)
     assert (joined.device, joined.flops) == ("b", 4.0)
     assert list(evaluator.profiles(PROBLEM)) == [PROBLEM.workload]
@@ -105,6 +105,6 @@ def test_kernels_are_screened_at_all_workloads(at_once: bool) -> None:
     evaluator, _ = several(SearchingSeveral, at_once)
     assert isinstance(evaluator, SearchingSeveral)
     found = list(evaluator.screen(JOINT, [kernel(4.0), kernel(2.0)]))
-    assert [rows(one) for one in found] == [{"a": 4.0, "b": 8.0}, {"a": 2.0, "b": 4.0}]
+    assert [rows(evaluation) for evaluation in found] == [{"a": 4.0, "b": 8.0}, {"a": 2.0, "b": 4.0}]
     if not at_once:
-        assert [one.latency_ms for one in evaluator.screen(PROBLEM, [kernel(4.0)])] == [4.0]
+        assert [evaluation.latency_ms for evaluation in evaluator.screen(PROBLEM, [kernel(4.0)])] == [4.0]

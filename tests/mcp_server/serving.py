@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from kernelwright.api.options.server import ServerOptions
-from kernelwright.mcp_server.server import Server, build
+from kernelwright.mcp_server.command import Options, open_server
+from kernelwright.mcp_server.server import Server
 from mcp.client.stdio import StdioServerParameters
 
 from ..surroundings import KERNELWRIGHT
@@ -15,7 +15,8 @@ from ..surroundings import KERNELWRIGHT
 
 def server(root: Path, **options: Any) -> Server:
     """One of this process; what it has evaluated needs a sandbox as always."""
-    return build(ServerOptions(root=root, device="cpu", quick=True, **options), "landlock")
+    made: Server = open_server(Options(root=root, device="cpu", quick=True, **options), "landlock")()
+    return made
 
 
 def process(root: Path, *arguments: str, **environment: str) -> StdioServerParameters:

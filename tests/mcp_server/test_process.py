@@ -9,22 +9,22 @@ from pathlib import Path
 import anyio
 import pytest
 from kernelwright.core import KernelwrightError
-from kernelwright.mcp_server import process
-from kernelwright.mcp_server.messages import Done, Request, Step
-from kernelwright.mcp_server.process import JobBroke, OutOfTime, run_job
+from kernelwright.mcp_server import workshop as process
+from kernelwright.mcp_server.messages import Done, JobRequest, JobStep
+from kernelwright.mcp_server.workshop import JobFailedError, JobTimeoutError, run_job
 
 
-def job(monkeypatch: pytest.MonkeyPatch, program: str, seconds: float = 20.0) -> tuple[Done, list[Step]]:
+def job(monkeypatch: pytest.MonkeyPatch, program: str, seconds: float = 20.0) -> tuple[Done, list[JobStep]]:
     """What a program in the place of a job's process leads to."""
     monkeypatch.setattr(
         process, "COMMAND", (sys.executable, "-c", f"import sys, time; sys.stdin.readline()\n{program}")
     )
-    steps: list[Step] = []
+    steps: list[JobStep] = []
 
-    async def tell(step: Step) -> None:
+    async def tell(step: JobStep) -> None:
         steps.append(step)
 
-    return anyio.run(run_job, Request(job="evaluate"), seconds, tell), steps
+    return anyio.run(run_job, JobRequest(job="evaluate"), seconds, tell), steps
 
 
 SAY = """
@@ -34,7 +34,7 @@ def say(text):
 
 
 def test_steps_then_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    step = Step(done=1, total=2, text="half")
+    step = JobStep(done=1, total=2, text="half")
     done, steps = job(
         monkeypatch, f"{SAY}\nsay('{step.model_dump_json()}'); say('{Done(result={'a': 1}).model_dump_json()}')"
     )
@@ -48,13 +48,13 @@ def test_a_mistake_of_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_job_that_dies(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(JobBroke, match="without a result"):
+    with pytest.raises(JobFailedError, match="without a result"):
         job(monkeypatch, "import os; os.abort()")
 
 
 def test_a_job_that_is_too_slow_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     began = time.monotonic()
-    with pytest.raises(OutOfTime):
+    with pytest.raises(JobTimeoutError):
         job(monkeypatch, f"sys.stdin.read(); open({str(tmp_path / 'ended')!r}, 'w')", seconds=0.3)
     assert (tmp_path / "ended").exists(), "the end of its input tells it to clean up"
     assert time.monotonic() - began < process.GRACE_S
@@ -62,5 +62,5 @@ def test_a_job_that_is_too_slow_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 def test_a_job_that_does_not_listen_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "GRACE_S", 0.2)
-    with pytest.raises(OutOfTime):
+    with pytest.raises(JobTimeoutError):
         job(monkeypatch, "time.sleep(60)", seconds=0.2)

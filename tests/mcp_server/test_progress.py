@@ -6,9 +6,9 @@ import itertools
 
 import anyio
 import pytest
-from kernelwright.mcp_server import progress
-from kernelwright.mcp_server.messages import Step
-from kernelwright.mcp_server.progress import Progress
+from kernelwright.mcp_server import workshop as progress
+from kernelwright.mcp_server.messages import JobStep
+from kernelwright.mcp_server.workshop import ProgressReporter
 
 
 def test_progress(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,12 +19,12 @@ def test_progress(monkeypatch: pytest.MonkeyPatch) -> None:
         told.append((done, total, text))
 
     async def work() -> None:
-        one = Progress(report)
+        reporter = ProgressReporter(report)
         async with anyio.create_task_group() as group:
-            group.start_soon(one.beat)
+            group.start_soon(reporter.beat)
             for done in range(3):
-                await one.tell(Step(done=done, total=3, text=f"step {done}"))
-                await one.tell(Step(done=done, total=3, text="more"))
+                await reporter.tell(JobStep(done=done, total=3, text=f"step {done}"))
+                await reporter.tell(JobStep(done=done, total=3, text="more"))
             await anyio.sleep(0.1)
             group.cancel_scope.cancel()
 

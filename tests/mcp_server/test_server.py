@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
-from kernelwright.mcp_server import process
+from kernelwright.mcp_server import workshop as process
 from kernelwright.mcp_server.messages import Done
-from kernelwright.mcp_server.server import INSTRUCTIONS, Server
+from kernelwright.mcp_server.server import IDLE_S, INSTRUCTIONS, Server, security
 from mcp import Client, MCPError
 
 from .serving import refused, server
@@ -118,7 +119,7 @@ def test_a_failed_job_is_one_line_and_leaves_no_run(tmp_path: Path, monkeypatch:
     assert "a mistake of its own: TypeError: x" in refused(call(served, "tune", kernel="1_1"))
     scripted(monkeypatch, '{"kind": "refused", "message": "no space", "hint": "name constants"}')
     assert refused(call(served, "tune", kernel="1_1")) == "error: no space; name constants"
-    assert list((tmp_path / "results" / "mcp").iterdir()) == []
+    assert list((tmp_path / "results" / "mcp").glob("[!.]*")) == []
 
 
 def test_a_call_that_takes_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +157,7 @@ def test_runs_as_resources(tmp_path: Path) -> None:
     run.end("finished", {"journal": "results/mcp/tune-my-kernel-1/journal.jsonl", "saved_kernel": "fast.py"})
 
     async def look(client: Client) -> dict[str, str]:
-        uris = [one.uri for one in (await client.list_resources()).resources]
+        uris = [resource.uri for resource in (await client.list_resources()).resources]
         return {uri: (await client.read_resource(uri)).contents[0].text for uri in uris if not uri.endswith("report")}
 
     found = asking(served, look)
@@ -182,10 +183,28 @@ def test_a_run_that_does_not_exist(tmp_path: Path) -> None:
     assert said == "there is no run 'none'; kernelwright://runs lists all"
 
 
+@pytest.mark.parametrize("argument", ["sandbox", "problems"])
+def test_an_argument_that_a_tool_does_not_have_is_refused(tmp_path: Path, argument: str) -> None:
+    answer = call(server(tmp_path), "evaluate", kernel="level1/1_19", **{argument: "none"})
+    assert refused(answer).startswith(f"error: `{argument}`: evaluate has no such argument")
+
+
 def test_http_answers_the_loopback_address_only(tmp_path: Path) -> None:
     from starlette.testclient import TestClient
 
-    with TestClient(server(tmp_path).streamable_http_app(), base_url="http://127.0.0.1:8484") as client:
+    other = "http://localhost:3000"
+    app = server(tmp_path).streamable_http_app(
+        transport_security=security("127.0.0.1", 8484, [other]), session_idle_timeout=IDLE_S
+    )
+    with TestClient(app, base_url="http://127.0.0.1:8484") as client:
+        post = partial(client.post, "/mcp", content=b"{", headers={"content-type": "application/json"})
+        assert post().json()["error"]["message"].startswith("Parse error")
+        for origin, status in [
+            ("http://localhost:8000", 403),
+            ("http://localhost:8484", 400),
+            (other, 400),
+        ]:
+            assert post(headers={"content-type": "application/json", "origin": origin}).status_code == status
         ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
         headers = {"accept": "application/json, text/event-stream"}
         assert client.post("/mcp", json=ping, headers={**headers, "host": "evil.example"}).status_code == 421

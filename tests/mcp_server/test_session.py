@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from mcp import Client
 
 from ..conftest import SCALE_KERNEL, SCALE_PROBLEM
+from ..surroundings import KERNELWRIGHT
 from .serving import process
 
 SCALE = {"kernel": "1_999.py", "problem": "level1/999_Scale.py", "workload": "tiny"}
@@ -33,7 +35,7 @@ def test_a_session(root: Path) -> None:
         async with Client(process(root)) as client:
             assert client.instructions is not None and "evaluate" in client.instructions
             verdict = await _asked(client, "evaluate", **SCALE)
-            assert verdict["correct"] and verdict["latency_ms"] > 0 and verdict["problem"] == "level1/1_999"
+            assert verdict["status"] == "ok" and verdict["latency_ms"] > 0 and verdict["problem"] == "level1/1_999"
             assert verdict["interval"][0] <= verdict["speedup"] <= verdict["interval"][1]
 
             await _broken(client)
@@ -44,7 +46,7 @@ def test_a_session(root: Path) -> None:
 
 async def _broken(client: Client) -> None:
     verdict = await _asked(client, "evaluate", **{**SCALE, "kernel": "wrong.py"})
-    assert not verdict["correct"] and verdict["latency_ms"] is None and "explain_error" in verdict["next"]
+    assert verdict["status"] != "ok" and verdict["latency_ms"] is None and "explain_error" in verdict["next"]
     explained = await _asked(client, "explain_error")
     assert explained["kernel"] == "wrong.py" and explained["status"] == verdict["status"]
     assert "V[j]" in explained["text"] and "Kernel file" in explained["sections"]
@@ -56,13 +58,13 @@ async def _tuned(client: Client, root: Path) -> None:
     async def note(progress: float, total: float | None, message: str | None) -> None:
         told.append((progress, total, message))
 
-    tuned = await _asked(client, "tune", note, **SCALE, space={"BLOCK": [4, 8]}, trials=2)
-    assert tuned["trials"] == 2 and tuned["best_config"]["BLOCK"] in (4, 8) and tuned["configs"] == 2
-    assert all(one < other for (one, *_), (other, *_) in itertools.pairwise(told))
+    tuned = await _asked(client, "tune", note, **SCALE, params={"BLOCK": [4, 8]}, trials=2)
+    assert tuned["trials"] == 2 and tuned["best"]["config"]["BLOCK"] in (4, 8) and tuned["space"]["size"] == 2
+    assert all(value < other for (value, *_), (other, *_) in itertools.pairwise(told))
     assert [total for _, total, message in told if message and message.startswith("trial ")] == [3.0, 3.0]
     base = f"kernelwright://runs/{tuned['run']}"
-    uris = [one.uri for one in (await client.list_resources()).resources]
-    assert f"{base}/report" in uris and (f"{base}/kernel" in uris) == (tuned["saved_kernel"] is not None)
+    uris = [resource.uri for resource in (await client.list_resources()).resources]
+    assert f"{base}/report" in uris and (f"{base}/kernel" in uris) == (tuned["kernel"] is not None)
     history = (await client.read_resource(f"{base}/history")).contents[0].text
     assert [json.loads(line)["kind"] for line in history.splitlines()].count("trial") >= 2
     assert (await client.read_resource(f"{base}/report")).contents[0].text.startswith("<!DOCTYPE html>")
@@ -96,14 +98,14 @@ def test_a_cancelled_call_ends_its_processes(tmp_path: Path) -> None:
                         scope.cancel()
 
                 space = {"BLOCK": [1, 2, 4, 8, 16, 32]}
-                await client.call_tool("tune", {**SCALE, "space": space}, progress_callback=note)
+                await client.call_tool("tune", {**SCALE, "params": space}, progress_callback=note)
             assert len(seen) >= 2, "a job and its workers"
             deadline = time.monotonic() + 20
             while (left := _left_in(temporary)) and time.monotonic() < deadline:
                 await anyio.sleep(0.05)
             assert left == []
             listed = json.loads((await client.read_resource("kernelwright://runs")).contents[0].text)
-            assert [one["state"] for one in listed] == ["ended early"]
+            assert [run["state"] for run in listed] == ["ended early"]
             history = (await client.read_resource(f"kernelwright://runs/{listed[0]['run']}/history")).contents[0].text
             assert '"kind":"trial"' in history
 
@@ -126,3 +128,18 @@ def _living_in(folder: Path) -> list[int]:
             except OSError:
                 continue
     return found
+
+
+def test_what_is_no_request_is_answered(tmp_path: Path) -> None:
+    requests = [{"jsonrpc": "2.0", "id": 7, "method": "nope"}, {"jsonrpc": "2.0", "id": 9, "method": "ping"}]
+    lines = ["garbage", "{}", "[]", *map(json.dumps, requests)]
+    command = [*KERNELWRIGHT, "mcp", "--root", str(tmp_path), "--device", "cpu"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as served:
+        assert served.stdin is not None and served.stdout is not None
+        served.stdin.write("\n".join(lines) + "\n")
+        served.stdin.flush()
+        answers = [json.loads(served.stdout.readline()) for _ in lines]
+        served.stdin.close()
+    codes = {(answer["id"], answer.get("error", {}).get("code", 0)) for answer in answers}
+    assert codes == {(None, -32700), (None, -32600), (7, -32601), (9, 0)}
+    assert served.returncode == 0

@@ -8,20 +8,20 @@ from typing import Any, BinaryIO, cast
 from kernelwright.core import Budget, Config
 from kernelwright.core.events import FinalsStarted, SearchStarted, Warned, progress, working
 from kernelwright.mcp_server import messages
-from kernelwright.mcp_server.messages import Step, Wire
-from kernelwright.mcp_server.steps import Steps
+from kernelwright.mcp_server.messages import JobStep, Wire
+from kernelwright.mcp_server.worker import Steps
 from kernelwright.tuners.search import Progress
 
 from ..agent.made_up import listed, run
-from ..api.tunings import OTHER, SPACE, timed
 from ..fakes import kernel
+from ..runtime.tunings import OTHER, SPACE, timed
 
 
 class Sent(io.BytesIO):
     """The steps that were sent."""
 
-    def steps(self) -> list[Step]:
-        return [step for line in self.getvalue().splitlines() if isinstance(step := messages.read(line), Step)]
+    def steps(self) -> list[JobStep]:
+        return [step for line in self.getvalue().splitlines() if isinstance(step := messages.read(line), JobStep)]
 
 
 def wire() -> tuple[Sent, Wire]:

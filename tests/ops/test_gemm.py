@@ -12,7 +12,7 @@ from kernelwright.core import Config
 from kernelwright.tuners.gemm.device import H200_LIMITS, Device
 from kernelwright.tuners.gemm.shapes import Shape
 from kernelwright.tuners.gemm.stores import store_of
-from kernelwright.tuners.gemm.stores.store import Entry, Subject
+from kernelwright.tuners.gemm.stores.store import ConfigEntry, ConfigKey
 
 PROGRAM = """
 import json, sys, warnings
@@ -79,8 +79,8 @@ def test_operators_take_tuned_configs_and_are_right(tmp_path: Path) -> None:
             **{"SPLIT_K": 1, "NUM_WARPS": 4, "NUM_STAGES": 2, "VARIANT": "tma"},
         }
     )
-    about = Subject("gemm", "float16", Device("cpu", H200_LIMITS))
-    store_of("kernelwright").save(tmp_path, about, [Entry(Shape(48, 64, 64), config)], {})
+    about = ConfigKey("gemm", "float16", Device("cpu", H200_LIMITS))
+    store_of("kernelwright").save(tmp_path, about, [ConfigEntry(Shape(48, 64, 64), config)], {})
     environment = {**os.environ, "KERNELWRIGHT_GEMM_CONFIGS": str(tmp_path), "TRITON_INTERPRET": "1"}
     run = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=environment, check=False)
     assert run.returncode == 0, run.stderr[-2000:]

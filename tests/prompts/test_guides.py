@@ -75,7 +75,7 @@ def errors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str 
     for mode, guide in {mode: guide for guide, modes in MODES.items() for mode in modes}.items():
         folder = tmp_path_factory.mktemp(mode)
         tasks[mode] = [mode, str(folder / "errors.json")]
-        for snippet in (one for one in snippets(guide) if applies(one, mode)):
+        for snippet in (candidate for candidate in snippets(guide) if applies(candidate, mode)):
             path = folder / f"{snippet.name}.py"
             head = "# compiled\n" if snippet.kind == "compiled" else ""
             path.write_text(f"{head}{imports(guide)}\n\n{snippet.text}")

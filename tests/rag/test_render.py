@@ -24,8 +24,8 @@ HITS = [Hit(LONG, 2.0, "near in meaning"), Hit(SHORT, 1.0, "shares words")]
 
 def test_both_kernels_are_whole_where_they_fit() -> None:
     text = within([*HITS, Hit(REWRITTEN, 0.5, "")], 100_000)
-    for one in (LONG, SHORT, REWRITTEN):
-        assert one.story in text
+    for worked in (LONG, SHORT, REWRITTEN):
+        assert worked.story in text
     assert text.index("A long one") < text.index("A short one")
     assert "Measured: 2.00x on NVIDIA H200" in text
     assert text.count("its gain is not measured yet") == 2

@@ -50,13 +50,13 @@ def test_layout_and_comments_do_not_make_another_kernel() -> None:
 
 
 def test_resemblance() -> None:
-    one, two, other = (
+    first, second, other = (
         shingles(TWO_PASSES),
         shingles(TWO_PASSES.replace("largest", "biggest", 1)),
         shingles(PRODUCT_TF32),
     )
-    assert resemblance(one, one) == 1.0 > resemblance(one, two) > 0.9 > resemblance(one, other)
-    assert nearly_the_same(one, two, 0.9) and not nearly_the_same(one, other, 0.9)
+    assert resemblance(first, first) == 1.0 > resemblance(first, second) > 0.9 > resemblance(first, other)
+    assert nearly_the_same(first, second, 0.9) and not nearly_the_same(first, other, 0.9)
     assert resemblance(shingles(""), shingles("")) == 1.0
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 from kernelwright.core import Config, Correctness, Evaluation, KernelwrightError, Measurement, Status, Trial
 from kernelwright.tuners.formats import read_recording
-from kernelwright.tuners.recording import Recording, Result
+from kernelwright.tuners.recording import RecordedResult, Recording
 
 CSV = """\
 BLOCK,MODE,FAST,time_ms,compile_s,status
@@ -20,10 +20,10 @@ BLOCK,MODE,FAST,time_ms,compile_s,status
 64,col,false,,,
 """
 RESULTS = {
-    Config({"BLOCK": 16, "MODE": "row", "FAST": True}): Result(2.5, Status.OK, 1.25),
-    Config({"BLOCK": 32, "MODE": "row", "FAST": False}): Result(None, Status.COMPILE_ERROR, 0.5),
-    Config({"BLOCK": 32, "MODE": "col", "FAST": True}): Result(1.5),
-    Config({"BLOCK": 64, "MODE": "col", "FAST": False}): Result(None, Status.RUNTIME_ERROR),
+    Config({"BLOCK": 16, "MODE": "row", "FAST": True}): RecordedResult(2.5, Status.OK, 1.25),
+    Config({"BLOCK": 32, "MODE": "row", "FAST": False}): RecordedResult(None, Status.COMPILE_ERROR, 0.5),
+    Config({"BLOCK": 32, "MODE": "col", "FAST": True}): RecordedResult(1.5),
+    Config({"BLOCK": 64, "MODE": "col", "FAST": False}): RecordedResult(None, Status.RUNTIME_ERROR),
 }
 
 
@@ -64,8 +64,8 @@ TEXTS = st.text("abcXYZ ,\"'\n;é-", min_size=1).map(lambda text: f"t{text}t")
 COLUMNS = (st.integers(-(10**12), 10**12), st.floats(allow_nan=False, allow_infinity=False), st.booleans(), TEXTS)
 TIMES = st.floats(1e-9, 1e9)
 SAMPLES = st.lists(TIMES, min_size=2, max_size=4).map(tuple) | st.just(())
-RESULT = st.builds(Result, TIMES, st.just(Status.OK), st.none() | st.floats(0, 1e6), SAMPLES) | st.builds(
-    Result, st.none(), st.sampled_from([status for status in Status if status is not Status.OK]), st.none()
+RESULT = st.builds(RecordedResult, TIMES, st.just(Status.OK), st.none() | st.floats(0, 1e6), SAMPLES) | st.builds(
+    RecordedResult, st.none(), st.sampled_from([status for status in Status if status is not Status.OK]), st.none()
 )
 
 
@@ -74,4 +74,4 @@ def recordings(draw: st.DrawFn) -> Recording:
     columns = draw(st.lists(st.sampled_from(COLUMNS), min_size=1, max_size=4))
     configs = st.tuples(*columns).map(lambda values: Config({f"P{i}": value for i, value in enumerate(values)}))
     results = draw(st.dictionaries(configs, RESULT, max_size=6))
-    return Recording({**results, draw(configs): Result(1.0)})
+    return Recording({**results, draw(configs): RecordedResult(1.0)})

@@ -72,15 +72,15 @@ def test_cools_with_every_time_and_heats_up_again(start: Sequence[Config], first
 
 def test_a_step_changes_one_parameter_to_any_value() -> None:
     asked = {begun(seed).ask()[0] for seed in range(200)}
-    assert all((one["A"] == 5) != (one["B"] == 5) for one in asked)
+    assert all((config["A"] == 5) != (config["B"] == 5) for config in asked)
     assert len(asked) == 18
 
 
 def test_when_all_around_is_known_it_goes_anywhere() -> None:
     tuner = begun(1)
     tuner._temperature = 1e-9
-    for one in tuner.ask(18):
-        tell(tuner, one, 9.0)
+    for config in tuner.ask(18):
+        tell(tuner, config, 9.0)
     assert place(tuner) == START
     (there,) = tuner.ask()
     assert there["A"] != 5 and there["B"] != 5

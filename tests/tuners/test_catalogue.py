@@ -43,7 +43,7 @@ def test_the_names() -> None:
 
 
 def create(name: str) -> Tuner:
-    return catalogue.create(name, SPACE)
+    return catalogue.create_tuner(name, SPACE)
 
 
 @pytest.mark.parametrize("call", [catalogue.check, create, catalogue.adaptive, catalogue.exhaustive, catalogue.preload])
@@ -54,8 +54,8 @@ def test_an_unknown_name(call: Callable[[str], object]) -> None:
 
 def test_the_stride_is_the_grids() -> None:
     members = list(SPACE)
-    assert catalogue.create("grid", SPACE, stride=30).ask(5) == [*members[::30], members[1]]
-    assert catalogue.create("grid", SPACE).ask(2) == members[:2]
+    assert catalogue.create_tuner("grid", SPACE, stride=30).ask(5) == [*members[::30], members[1]]
+    assert catalogue.create_tuner("grid", SPACE).ask(2) == members[:2]
 
 
 PRELOADED = """
@@ -67,7 +67,7 @@ from tests.fakes import evaluation, kernel
 catalogue.preload(sys.argv[1])
 before = {name.partition(".")[0] for name in sys.modules}
 space = SearchSpace.of({"A": list(range(10)), "B": list(range(10))})
-tuner = catalogue.create(sys.argv[1], space)
+tuner = catalogue.create_tuner(sys.argv[1], space)
 for _ in range(20):
     (config,) = tuner.ask()
     tuner.tell(config, evaluation(kernel(1.0), config, 1.0 + int(config["A"])))
@@ -85,12 +85,12 @@ def test_what_is_preloaded_is_all_that_a_search_imports(name: str) -> None:
 def test_start_then_the_fastest_elsewhere_come_first(name: str, count: int) -> None:
     warm = [(config(a, 9 - a), 10.0 - a) for a in range(10)]
     first = [config(5, 5), *(config(a, 9 - a) for a in range(9, 9 - count, -1))]
-    assert catalogue.create(name, SPACE, 0, warm, [config(5, 5), config(77, 0)]).ask(count + 1) == first
+    assert catalogue.create_tuner(name, SPACE, 0, warm, [config(5, 5), config(77, 0)]).ask(count + 1) == first
 
 
 @pytest.mark.parametrize("name", catalogue.names())
 def test_warm_configs_outside_the_space_are_left_out(name: str) -> None:
-    tuner = catalogue.create(name, SPACE, 0, [(config(50, 50), 1.0), (Config({"Z": 1}), 0.5)], [config(99, 99)])
+    tuner = catalogue.create_tuner(name, SPACE, 0, [(config(50, 50), 1.0), (Config({"Z": 1}), 0.5)], [config(99, 99)])
     assert all(config in SPACE for config in tuner.ask(30))
 
 
@@ -98,8 +98,8 @@ def test_the_model_of_tiles_chooses_first_candidates_where_it_applies() -> None:
     model = TileModel.of(TILES, GPU)
     assert model is not None
     likely = TILES.encoded.config(model.candidates(1)[0])
-    assert catalogue.create("portfolio", TILES, 3, profile=GPU).ask(1) == [likely]
-    shuffled = {catalogue.create("portfolio", TILES, seed, profile=PROFILE).ask(1)[0] for seed in range(5)}
+    assert catalogue.create_tuner("portfolio", TILES, 3, profile=GPU).ask(1) == [likely]
+    shuffled = {catalogue.create_tuner("portfolio", TILES, seed, profile=PROFILE).ask(1)[0] for seed in range(5)}
     assert len(shuffled) > 1
 
 
@@ -117,10 +117,10 @@ def columns(name: str, profile: Profile, monkeypatch: pytest.MonkeyPatch) -> set
     monkeypatch.setattr(xgboost_search, "CostModel", watched(CostModel))
     monkeypatch.setattr(portfolio, "CostModel", watched(CostModel))
     monkeypatch.setattr(portfolio, "GaussianProcess", watched(GaussianProcess))
-    tuner = catalogue.create(name, TILES, 1, profile=profile)
+    tuner = catalogue.create_tuner(name, TILES, 1, profile=profile)
     for trial in range(20):
-        (one,) = tuner.ask()
-        tuner.tell(one, evaluation(kernel(1.0), one, 1.0 + trial))
+        (config,) = tuner.ask()
+        tuner.tell(config, evaluation(kernel(1.0), config, 1.0 + trial))
     return seen
 
 

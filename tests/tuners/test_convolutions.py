@@ -25,11 +25,10 @@ from kernelwright.core import (
 from kernelwright.core.generated_code import GeneratedCode
 from kernelwright.corpus import find_kernel, find_problem
 from kernelwright.evaluators.profiling.op_counter import count
+from kernelwright.testing import attempted
 from kernelwright.tuners import catalogue
-from kernelwright.tuners.hardware import Roles, TileModel, prune
+from kernelwright.tuners.hardware import ParameterRoles, TileModel, prune
 from kernelwright.tuners.source_products import seen_in
-
-from ..agent.rule_cases import attempted
 
 BY_NAME = {rule.name: rule for rule in RULES}
 RECORDING = Path(__file__).parents[1] / "agent/first_kernels/inductor_h200.jsonl.xz"
@@ -62,9 +61,9 @@ def likely(kernel: Kernel, profile: Profile) -> list[Config]:
     own = Config({name: kernel.config[name] for name in space.names})
     pruned, _ = prune(space, kernel, profile, [own])
     assert pruned.default == own == space.default
-    asked = catalogue.create("portfolio", pruned, start=[own], profile=profile).ask(11)
-    assert asked[0] == own and all(one in space for one in asked)
-    likely = [one for one in asked[1:] if _others(space, one) == _others(space, own)]
+    asked = catalogue.create_tuner("portfolio", pruned, start=[own], profile=profile).ask(11)
+    assert asked[0] == own and all(config in space for config in asked)
+    likely = [config for config in asked[1:] if _others(space, config) == _others(space, own)]
     assert len(likely) >= 9, "but for one that may be the kernel's own, the ten that are likely"
     model = TileModel.of(pruned, profile)
     assert model is not None
@@ -74,7 +73,7 @@ def likely(kernel: Kernel, profile: Profile) -> list[Config]:
 
 
 def _others(space: SearchSpace, config: Config) -> dict[str, object]:
-    roles = Roles.of(space.names)
+    roles = ParameterRoles.of(space.names)
     known = (roles.m, roles.n, roles.k, roles.warps, roles.stages)
     return {name: config[name] for name in space.names if name not in known}
 
@@ -98,10 +97,10 @@ def test_shipped_kernels_begin_with_large_tiles_of_all_channels(name: str, after
 
 def recorded_convolutions() -> Iterator[tuple[str, TorchProblem, GeneratedCode]]:
     for line in lzma.decompress(RECORDING.read_bytes()).splitlines():
-        one = json.loads(line)
-        code = GeneratedCode.model_validate(one["code"])
-        if "conv" in one["name"].lower() and "BLOCK_M" in code.source:
-            yield one["id"], TorchProblem(id=one["id"], name=one["name"], source=one["reference"]), code
+        record = json.loads(line)
+        code = GeneratedCode.model_validate(record["code"])
+        if "conv" in record["name"].lower() and "BLOCK_M" in code.source:
+            yield record["id"], TorchProblem(id=record["id"], name=record["name"], source=record["reference"]), code
 
 
 @pytest.fixture(scope="module")
@@ -122,9 +121,9 @@ def test_first_kernels_begin_with_the_tile_that_inductor_measured_as_the_fastest
             seen = profile_of(problem.source, together.kernel)
             assert seen.product is not None and seen.product.taps == 1
             likely(together.kernel, seen)
-        roles = Roles.of(tuple(kernel.config))
+        roles = ParameterRoles.of(tuple(kernel.config))
         assert roles.m and roles.n
-        sides = [(one[roles.m], one[roles.n]) for one in likely(kernel, profile)]
+        sides = [(config[roles.m], config[roles.n]) for config in likely(kernel, profile)]
         chosen = kernel.config[roles.m], kernel.config[roles.n]
         assert chosen in sides
         if sides[0] != chosen:

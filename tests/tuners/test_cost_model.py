@@ -32,14 +32,14 @@ def test_its_members_differ_and_it_is_their_mean() -> None:
 
     model = CostModel(POINTS, truth(POINTS), 1)
     each = [member.predict(xgboost.DMatrix(HELD_OUT)) for member in model._members]
-    assert len({tuple(one) for one in each}) == MEMBERS
+    assert len({tuple(member) for member in each}) == MEMBERS
     assert model(HELD_OUT) == pytest.approx(np.mean(each, axis=0))
 
 
 def test_is_deterministic_given_its_seed() -> None:
-    one, same, other = (CostModel(POINTS, truth(POINTS), seed)(HELD_OUT) for seed in (1, 1, 9))
-    assert (one == same).all()
-    assert (one != other).any()
+    array, same, other = (CostModel(POINTS, truth(POINTS), seed)(HELD_OUT) for seed in (1, 1, 9))
+    assert (array == same).all()
+    assert (array != other).any()
 
 
 def test_features_are_the_encodings_of_what_varies() -> None:

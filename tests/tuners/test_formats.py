@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from kernelwright.core import Budget, Config, JournalError, KernelwrightError, OptionError, SpaceError, Status
 from kernelwright.tuners.formats import read_recording, write_csv
-from kernelwright.tuners.recording import Result
+from kernelwright.tuners.recording import RecordedResult
 
 from .recordings import CSV, evaluation, journal, refused, written
 from .searching import SPACE, Table, search
@@ -26,8 +26,8 @@ def test_journal(tmp_path: Path, pack: Any) -> None:
     )
     recording = read_recording(written(tmp_path, pack((text + '{"kind":"trial","orig').encode())))
     assert recording.results == {
-        Config({"A": 1}): Result(8.0, samples_ms=(4.0, 8.0, 12.0)),
-        Config({"A": 2}): Result(None, Status.TIMEOUT, 0.5),
+        Config({"A": 1}): RecordedResult(8.0, samples_ms=(4.0, 8.0, 12.0)),
+        Config({"A": 2}): RecordedResult(None, Status.TIMEOUT, 0.5),
     }
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from kernelwright.core import Config, MatrixProduct, SearchSpace, SpaceError
 from kernelwright.core.expressions import Expression
-from kernelwright.tuners.hardware import ACCUMULATORS, Roles, constraints, prune
+from kernelwright.tuners.hardware import ACCUMULATORS, ParameterRoles, constraints, prune
 from kernelwright.tuners.source_products import multiplies
 
 from .devices import CPU, GPU, LIMITS, TILELANG, TILES, TRITON
@@ -24,39 +24,69 @@ NAMES = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "NUM_WARPS", "NUM_STAGES", "GROUP_M", 
 @pytest.mark.parametrize(
     ("names", "roles"),
     [
-        (NAMES, Roles("BLOCK_M", "BLOCK_N", "BLOCK_K", "NUM_WARPS", None, "NUM_STAGES", "GROUP_M", "SPLIT_K")),
-        (("BM", "BN", "BK", "THREADS"), Roles("BM", "BN", "BK", threads="THREADS")),
-        (("BLOCK_SIZE_M", "num_warps", "num_stages"), Roles("BLOCK_SIZE_M", warps="num_warps", stages="num_stages")),
-        (("TILE_M", "TILE_N", "TILE_K", "GROUP_SIZE_M"), Roles("TILE_M", "TILE_N", "TILE_K", group="GROUP_SIZE_M")),
-        (("BLOCK_M", "BM"), Roles("BLOCK_M")),
+        (NAMES, ParameterRoles("BLOCK_M", "BLOCK_N", "BLOCK_K", "NUM_WARPS", None, "NUM_STAGES", "GROUP_M", "SPLIT_K")),
+        (("BM", "BN", "BK", "THREADS"), ParameterRoles("BM", "BN", "BK", threads="THREADS")),
+        (
+            ("BLOCK_SIZE_M", "num_warps", "num_stages"),
+            ParameterRoles("BLOCK_SIZE_M", warps="num_warps", stages="num_stages"),
+        ),
+        (
+            ("TILE_M", "TILE_N", "TILE_K", "GROUP_SIZE_M"),
+            ParameterRoles("TILE_M", "TILE_N", "TILE_K", group="GROUP_SIZE_M"),
+        ),
+        (("BLOCK_M", "BM"), ParameterRoles("BLOCK_M")),
         (
             ("BLOCK_CO", "BLOCK_P", "BLOCK_CI", "NORM_NUM_WARPS", "CONV_NUM_WARPS", "CONV_NUM_STAGES"),
-            Roles("BLOCK_P", "BLOCK_CO", "BLOCK_CI", "CONV_NUM_WARPS", stages="CONV_NUM_STAGES"),
+            ParameterRoles("BLOCK_P", "BLOCK_CO", "BLOCK_CI", "CONV_NUM_WARPS", stages="CONV_NUM_STAGES"),
         ),
         (
             ("NUM_WARPS_0", "XBLOCK_0", "NUM_WARPS_12", "BLOCK_M_12", "BLOCK_N_12", "BLOCK_K_12", "SPLIT_K"),
-            Roles("BLOCK_M_12", "BLOCK_N_12", "BLOCK_K_12", "NUM_WARPS_12", split="SPLIT_K"),
+            ParameterRoles("BLOCK_M_12", "BLOCK_N_12", "BLOCK_K_12", "NUM_WARPS_12", split="SPLIT_K"),
         ),
-        (("BM_0", "BN_0", "BK_0", "BM_1", "BN_1", "BK_1", "WARPS_1"), Roles()),
-        (("BM_0", "BN_1", "BK_1", "_0", "0"), Roles()),
-        (("BM", "BN", "BK", "BM_1", "BN_1", "BK_1"), Roles("BM", "BN", "BK")),
-        (("BLOCK", "BLOCKS_M", "M", "XBLOCK_M", "WARPSPEED", "KEY"), Roles()),
-        ((), Roles()),
+        (("BM_0", "BN_0", "BK_0", "BM_1", "BN_1", "BK_1", "WARPS_1"), ParameterRoles()),
+        (("BM_0", "BN_1", "BK_1", "_0", "0"), ParameterRoles()),
+        (("BM", "BN", "BK", "BM_1", "BN_1", "BK_1"), ParameterRoles("BM", "BN", "BK")),
+        (("BLOCK", "BLOCKS_M", "M", "XBLOCK_M", "WARPSPEED", "KEY"), ParameterRoles()),
+        ((), ParameterRoles()),
     ],
 )
-def test_roles_by_names(names: tuple[str, ...], roles: Roles) -> None:
-    assert Roles.of(names) == roles
+def test_roles_by_names(names: tuple[str, ...], roles: ParameterRoles) -> None:
+    assert ParameterRoles.of(names) == roles
+
+
+def test_names_of_a_users_function_begin_with_the_kernels() -> None:
+    """Where its texts use the plain name; what the code chooses itself is 0, and limits nothing."""
+    long = ("PRODUCT_BLOCK_M", "PRODUCT_BLOCK_N", "PRODUCT_BLOCK_K", "NUM_WARPS", "PRODUCT_NUM_STAGES")
+    roles = ParameterRoles.among(long, {"_product", "scale"})
+    assert roles == ParameterRoles(*long[:4], None, long[4])
+    assert roles.own({"_product"}) == ParameterRoles("BLOCK_M", "BLOCK_N", "BLOCK_K", "NUM_WARPS", None, "NUM_STAGES")
+    assert ParameterRoles.among((*long, "OTHER_BLOCK_M", "OTHER_BLOCK_N"), {"_product", "other"}).m is None
+    assert ParameterRoles.among((*long, "BLOCK_M"), {"_product"}) == ParameterRoles("BLOCK_M", warps="NUM_WARPS")
+    assert ParameterRoles.among(long, {"scale"}) == ParameterRoles(warps="NUM_WARPS")
+
+
+def test_shared_memory_limits_parameters_of_a_users_function() -> None:
+    names = ("PRODUCT_BLOCK_M", "PRODUCT_BLOCK_N", "PRODUCT_BLOCK_K", "NUM_WARPS", "PRODUCT_NUM_STAGES")
+    values = "".join(f"{name} = {value}\n" for name, value in zip(names, (64, 64, 0, 4, 3), strict=True))
+    source = (
+        f'{values}\n__file__ = "ops.py"\n\ndef _product(a):\n    tl.dot(a, a)\n\n__file__ = "<call>"\nimport torch\n'
+    )
+    kernel = replace(TRITON, source=source)
+    *_, shared = constraints(kernel, names, GPU)
+    assert shared.startswith("PRODUCT_BLOCK_K == 0 or (PRODUCT_BLOCK_M + PRODUCT_BLOCK_N) * PRODUCT_BLOCK_K * ")
+    assert not Expression(shared)({**dict.fromkeys(names, 4), "PRODUCT_BLOCK_M": 1024, "PRODUCT_BLOCK_K": 512})
+    assert Expression(shared)({**dict.fromkeys(names, 4), "PRODUCT_BLOCK_M": 1024, "PRODUCT_BLOCK_K": 0})
 
 
 def test_a_tile_needs_all_three_sides() -> None:
-    assert Roles.of(NAMES).tiled
-    assert not Roles.of(("BLOCK_M", "BLOCK_N")).tiled
+    assert ParameterRoles.of(NAMES).tiled
+    assert not ParameterRoles.of(("BLOCK_M", "BLOCK_N")).tiled
 
 
 def test_threads_of_a_block() -> None:
-    assert Roles.of(("NUM_WARPS", "THREADS")).thread_count == "NUM_WARPS * 32"
-    assert Roles.of(("THREADS",)).thread_count == "THREADS"
-    assert Roles.of(("BLOCK",)).thread_count is None
+    assert ParameterRoles.of(("NUM_WARPS", "THREADS")).thread_count == "NUM_WARPS * 32"
+    assert ParameterRoles.of(("THREADS",)).thread_count == "THREADS"
+    assert ParameterRoles.of(("BLOCK",)).thread_count is None
 
 
 @pytest.mark.parametrize(
@@ -127,7 +157,7 @@ def shared_bytes(capability, operand, m, n, k, warps, stages):
     options = {"num_warps": warps, "num_stages": stages}
     return triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options).metadata.shared
 
-print(json.dumps([shared_bytes(*one) for one in json.loads(sys.argv[5])]))
+print(json.dumps([shared_bytes(*shape) for shape in json.loads(sys.argv[5])]))
 """
 
 
@@ -137,7 +167,7 @@ def test_shared_memory_is_what_triton_takes(tmp_path: Path) -> None:
     script.write_text(COMPILE)
     kernels = [ROOT / "benchmarks/gemm/triton_fp16.py", "gemm_kernel"]
     kernels += [ROOT / "corpus/kernels/triton/level1/1_1.py", "matmul_kernel"]
-    command = [sys.executable, script, *kernels, json.dumps([one[:-1] for one in ASKED])]
+    command = [sys.executable, script, *kernels, json.dumps([pair[:-1] for pair in ASKED])]
     environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path / "cache")}
     environment.pop("TRITON_INTERPRET", None)
     run = subprocess.run(list(map(str, command)), env=environment, capture_output=True, text=True, check=False)

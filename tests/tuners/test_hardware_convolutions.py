@@ -61,5 +61,5 @@ def test_of_a_turned_tile_the_output_channels_are_the_rows(tile: str, rows: str)
     members = space.encoded.members
     assert members is not None
     fastest_first = [space.encoded.config(members[i]) for i in np.argsort(of(space, seen).estimate(members))]
-    oblong = [one for one in fastest_first if one["BLOCK_P"] != one["BLOCK_CO"]]
+    oblong = [config for config in fastest_first if config["BLOCK_P"] != config["BLOCK_CO"]]
     assert oblong[0][rows] == 64

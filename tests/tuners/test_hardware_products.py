@@ -66,9 +66,9 @@ def test_candidates_keep_the_given_values_of_what_the_model_does_not_know() -> N
     rows = of(pruned).candidates(10, like)
     assert len(rows) == 10 and pruned.encoded.allowed(rows).all()
     configs = [pruned.encoded.config(row) for row in rows]
-    assert {one["LAYOUT"] for one in configs} == {"column"}
-    assert len({(one["BLOCK_M"], one["BLOCK_N"], one["NUM_WARPS"]) for one in configs}) == 10
-    asked = catalogue.create("portfolio", pruned, 3, start=[start], profile=GPU).ask(11)
+    assert {config["LAYOUT"] for config in configs} == {"column"}
+    assert len({(config["BLOCK_M"], config["BLOCK_N"], config["NUM_WARPS"]) for config in configs}) == 10
+    asked = catalogue.create_tuner("portfolio", pruned, 3, start=[start], profile=GPU).ask(11)
     assert asked == [start, *configs], "a search begins at the kernel's config, and goes on with its values"
 
 
@@ -154,14 +154,14 @@ def test_products_side_by_side_need_the_registers_and_the_memory_of_all() -> Non
     assert rules[1].startswith("BLOCK_M * BLOCK_N * 2 <= ")
     assert rules[2].startswith("(BLOCK_M + BLOCK_N * 2) * BLOCK_K * 2 * ")
     # As one product of twice the columns, but for the result, which is one.
-    one, two = of(TILES, GPU), of(TILES, seen_in(GPU, kernel))
+    first, second = of(TILES, GPU), of(TILES, seen_in(GPU, kernel))
     (narrow,), (wide,) = (
         TILES.encoded.rows([{"BLOCK_M": 64, "BLOCK_N": n, "BLOCK_K": 32, "NUM_WARPS": 4, "NUM_STAGES": 3,
                              "LAYOUT": "row"}])
         for n in (64, 128)
     )  # fmt: skip
-    assert two(narrow[None])[0, 5:7].tolist() == one(wide[None])[0, 5:7].tolist()
-    assert two.estimate(narrow[None]) > one.estimate(narrow[None])
+    assert second(narrow[None])[0, 5:7].tolist() == first(wide[None])[0, 5:7].tolist()
+    assert second.estimate(narrow[None]) > first.estimate(narrow[None])
 
 
 def test_of_widths_that_make_no_difference_the_given_one_is_taken() -> None:
@@ -170,9 +170,9 @@ def test_of_widths_that_make_no_difference_the_given_one_is_taken() -> None:
     for warps in (2, 8):
         (like,) = space.encoded.rows([{"BM": 16, "BN": 32, "BK": 64, "WARPS": warps}])
         found = [space.encoded.config(row) for row in of(space, few).candidates(99, like)]
-        narrow = [one for one in found if one["BM"] == 16]
-        assert {one["WARPS"] for one in narrow} == {warps}
-        assert sorted(one["BN"] for one in narrow) == [32, 64]
+        narrow = [config for config in found if config["BM"] == 16]
+        assert {config["WARPS"] for config in narrow} == {warps}
+        assert sorted(config["BN"] for config in narrow) == [32, 64]
         assert len(found) == len(narrow) + 2 * 4, "of tiles with many rows all widths"
 
 
@@ -231,9 +231,9 @@ def test_fp8_is_slow_on_few_rows_and_its_second_sum_takes_registers() -> None:
     space = SearchSpace.of({"BM": [32, 128], "BN": [32, 128, 256], "BK": [64], "WARPS": [8], "STAGES": [4]})
     few, square, wide = np.array([[0, 2, 0, 0, 0], [1, 1, 0, 0, 0], [1, 2, 0, 0, 0]], dtype=np.int32)
 
-    def ratio(one: Rows, other: Rows, **changes: int) -> float:
+    def ratio(first: Rows, second: Rows, **changes: int) -> float:
         product = MatrixProduct(m=8192, n=8192, k=8192, **{"element_bytes": 2, **changes})
-        estimate = of(space, GPU.model_copy(update={"product": product})).estimate(np.array([one, other]))
+        estimate = of(space, GPU.model_copy(update={"product": product})).estimate(np.array([first, second]))
         return float(np.exp(estimate[0] - estimate[1]))
 
     assert ratio(few, square, element_bytes=1) > 1.3 * ratio(few, square)

@@ -28,15 +28,15 @@ def climbing(seed: int = 0) -> HillClimb:
     return tuner
 
 
-def steps(one: Config, a: int, b: int) -> int:
-    return abs(int(one["A"]) - a) + abs(int(one["B"]) - b)
+def steps(config: Config, a: int, b: int) -> int:
+    return abs(int(config["A"]) - a) + abs(int(config["B"]) - b)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_nearest_values_first(seed: int) -> None:
     asked = climbing(seed).ask(18)
-    assert all(one["A"] == 5 or one["B"] == 5 for one in asked)
-    assert [steps(one, 5, 5) for one in asked] == sorted([1, 2, 3, 4] * 4 + [5, 5])
+    assert all(config["A"] == 5 or config["B"] == 5 for config in asked)
+    assert [steps(config, 5, 5) for config in asked] == sorted([1, 2, 3, 4] * 4 + [5, 5])
 
 
 def test_equally_near_ones_in_random_order() -> None:
@@ -51,7 +51,7 @@ def test_values_without_order_are_all_one_step_away() -> None:
         (start,) = tuner.ask()
         tell(tuner, start, 1.0)
         asked = tuner.ask(6)
-        assert {one["A"] for one in asked[:4]} == {1, 2}
+        assert {config["A"] for config in asked[:4]} == {1, 2}
         firsts.add(asked[0]["MODE"])
     assert firsts == {"p", "q", "r", "s"}
 
@@ -61,14 +61,14 @@ def test_climbs_from_a_better_neighbour_at_once() -> None:
     (better,) = tuner.ask()
     tell(tuner, better, 0.9)
     a, b = int(better["A"]), int(better["B"])
-    assert all(steps(one, a, b) == 1 for one in tuner.ask(3))
+    assert all(steps(config, a, b) == 1 for config in tuner.ask(3))
 
 
 @pytest.mark.parametrize("result", [1.1, 1.0, "timeout"])
 def test_stays_where_a_neighbour_is_no_better(result: float | str) -> None:
     tuner = climbing()
     tell(tuner, tuner.ask()[0], result)
-    assert [steps(one, 5, 5) for one in tuner.ask(7)] == [1, 1, 1, 2, 2, 2, 2]
+    assert [steps(config, 5, 5) for config in tuner.ask(7)] == [1, 1, 1, 2, 2, 2, 2]
 
 
 def test_a_summit_stands_until_all_verdicts_are_in() -> None:
@@ -79,17 +79,17 @@ def test_a_summit_stands_until_all_verdicts_are_in() -> None:
     worse = around[0]
     tell(tuner, worse, 1.5)
     fixed = "A" if worse["A"] != 5 else "B"
-    assert not all(one[fixed] == worse[fixed] for one in tuner.ask(4))
+    assert not all(config[fixed] == worse[fixed] for config in tuner.ask(4))
 
 
 def test_another_hill_when_all_around_is_worse() -> None:
     tuner = climbing()
-    for one in tuner.ask(18):
-        tell(tuner, one, 2.0)
+    for config in tuner.ask(18):
+        tell(tuner, config, 2.0)
     (foot,) = tuner.ask()
     tell(tuner, foot, 3.0)
     a, b = int(foot["A"]), int(foot["B"])
-    assert all(one["A"] == a or one["B"] == b for one in tuner.ask(5))
+    assert all(config["A"] == a or config["B"] == b for config in tuner.ask(5))
 
 
 def test_starts_in_their_order_once_and_within_the_space() -> None:

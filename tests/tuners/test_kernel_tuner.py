@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from kernelwright.core import Config, KernelwrightError, SpaceError, Status
 from kernelwright.tuners.formats import read_recording, write_t4
-from kernelwright.tuners.recording import Recording, Result
+from kernelwright.tuners.recording import RecordedResult, Recording
 
 from .recordings import recordings, refused, written
 
@@ -30,9 +30,9 @@ CACHE = """{
 "32,1": {"x": 32, "y": 1, "time": "CompilationFailedConfig", "compile_time": 0},
 "64,1": {"x": 64, "y": 1, "time": "RuntimeFailedConfig", "__error__": "RuntimeFailedConfig"}"""
 CACHED = {
-    Config({"x": 16, "y": 1}): Result(0.5, Status.OK, 0.25, (0.6, 0.4)),
-    Config({"x": 32, "y": 1}): Result(None, Status.COMPILE_ERROR, 0.0),
-    Config({"x": 64, "y": 1}): Result(None, Status.RUNTIME_ERROR),
+    Config({"x": 16, "y": 1}): RecordedResult(0.5, Status.OK, 0.25, (0.6, 0.4)),
+    Config({"x": 32, "y": 1}): RecordedResult(None, Status.COMPILE_ERROR, 0.0),
+    Config({"x": 64, "y": 1}): RecordedResult(None, Status.RUNTIME_ERROR),
 }
 
 
@@ -64,7 +64,7 @@ def test_t4(tmp_path: Path) -> None:
     ]
     recording = read_recording(written(tmp_path, t4_file(t4(), *failed)))
     first, *others = recording.results.values()
-    assert first == Result(2.0, Status.OK, 2.0, (1.0, 3.0))
+    assert first == RecordedResult(2.0, Status.OK, 2.0, (1.0, 3.0))
     assert [result.status.value for result in others] == [
         "timeout", "compile_error", "runtime_error", "wrong_value", "rejected"
     ]  # fmt: skip
@@ -103,8 +103,8 @@ def test_t4_of_kernel_tuner(tmp_path: Path) -> None:
     failed = by_kernel_tuner(1024, "CompilationFailedConfig", "compile", [])
     read = read_recording(written(tmp_path, t4_file(right, failed))).results
     assert read == {
-        Config({"block_size_x": 64}): Result(0.5, Status.OK, 0.25, (0.625, 0.5)),
-        Config({"block_size_x": 1024}): Result(None, Status.COMPILE_ERROR, 0.25),
+        Config({"block_size_x": 64}): RecordedResult(0.5, Status.OK, 0.25, (0.625, 0.5)),
+        Config({"block_size_x": 1024}): RecordedResult(None, Status.COMPILE_ERROR, 0.25),
     }
 
 

@@ -77,8 +77,8 @@ def told(*configs: Config) -> XGBoostSearch:
     return tuner
 
 
-def differing(one: Config, other: Config) -> int:
-    return sum(one[name] != other[name] for name in one)
+def differing(first: Config, second: Config) -> int:
+    return sum(first[name] != second[name] for name in first)
 
 
 BEST = Config({"A": 2, "B": 2, "C": 2})

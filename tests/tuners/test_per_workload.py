@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import pytest
 from kernelwright.core import Config, Evaluation, SearchSpace, Status, Tuner
 from kernelwright.core.workload_rows import merged
+from kernelwright.testing.tuner import drive
 from kernelwright.tuners import catalogue
 from kernelwright.tuners.grid import Grid
 from kernelwright.tuners.per_workload import TunerPerWorkload, per_workload
 
-from ..contracts.test_tuner import drive
 from ..core.test_workload_rows import timed
 
 SPACE = SearchSpace.of({"M": [16, 32, 64, 128], "N": [16, 32, 64, 128], "STAGES": [1, 2, 3, 4]})
@@ -40,7 +40,7 @@ class Noting(Grid):
 
 
 def apart(name: str) -> Tuner:
-    return per_workload(lambda names: catalogue.create(name, SPACE), [["few"], ["many"]])
+    return per_workload(lambda names: catalogue.create_tuner(name, SPACE), [["few"], ["many"]])
 
 
 @pytest.mark.parametrize("name", ["portfolio", "hill_climb"])

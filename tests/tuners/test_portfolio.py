@@ -61,10 +61,10 @@ def first_proposal(
     monkeypatch.setattr(portfolio, "diverse", lambda space, count, rng: space.encoded.rows([]))
     tuner = Portfolio(SPACE, 0, [BEST, *pending], warm)
     monkeypatch.setattr(tuner, "_predict", lambda rows: (trees(rows), mean(rows), promise(rows)))
-    for one in tuner.ask(len(tuner._queue)):
-        if one not in pending:
-            tuner.tell(one, evaluation(KERNEL, one, 1.0 + off(one)))
-    return ["".join(str(value) for value in one.values()) for one in tuner.ask(4)]
+    for config in tuner.ask(len(tuner._queue)):
+        if config not in pending:
+            tuner.tell(config, evaluation(KERNEL, config, 1.0 + off(config)))
+    return ["".join(str(value) for value in config.values()) for config in tuner.ask(4)]
 
 
 def test_the_most_promising_then_a_neighbour_then_the_trees_favourite(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +158,7 @@ def test_so_many_configs_come_before_the_first_model(monkeypatch: pytest.MonkeyP
     assert len(before_the_first_model(monkeypatch, (), [BEST])) == FIRST
     warm = before_the_first_model(monkeypatch, WARMTH)
     assert len(warm) == WARM + WARM_DIVERSE
-    assert warm[:WARM] == [one for one, _ in WARMTH[:WARM]]
+    assert warm[:WARM] == [config for config, _ in WARMTH[:WARM]]
     # What was measured elsewhere comes before all starts but the first.
     starts = [config(9, 9, 8), config(1, 2, 3)]
     assert before_the_first_model(monkeypatch, WARMTH, starts)[: WARM + 2] == [starts[0], *warm[:WARM], starts[1]]
@@ -187,9 +187,9 @@ def searched(monkeypatch: pytest.MonkeyPatch, count: int) -> list[tuple[Floats, 
     monkeypatch.setattr(Watched, "fits", [], raising=False)
     tuner = Portfolio(SPACE, 0)
     for trial in range(count):
-        (one,) = tuner.ask()
+        (config,) = tuner.ask()
         # The best comes early, and later ones are all slower: only for its time it is kept.
-        tuner.tell(one, evaluation(KERNEL, one, 1.0 + off(one) + trial / 10))
+        tuner.tell(config, evaluation(KERNEL, config, 1.0 + off(config) + trial / 10))
     return Watched.fits
 
 

@@ -29,7 +29,7 @@ def evaluations(name: str, tuner: str) -> float:
     recording = recorded(name)
     needed = 0
     for seed in SEEDS:
-        search = catalogue.create(tuner, recording.space, seed)
+        search = catalogue.create_tuner(tuner, recording.space, seed)
         found = False
         while not found:
             (config,) = search.ask()

@@ -18,7 +18,7 @@ from kernelwright.core import (
     Status,
 )
 from kernelwright.tuners.formats import read_recording, write_csv, write_t4
-from kernelwright.tuners.recording import Recording, Result, collect
+from kernelwright.tuners.recording import RecordedResult, Recording, collect
 
 from .recordings import CSV, RESULTS, evaluation, written
 
@@ -39,12 +39,12 @@ def timed(*samples_ms: float) -> Evaluation:
 @pytest.mark.parametrize(
     ("samples_ms", "result"),
     [
-        ((3.0,), Result(3.0, Status.OK, 0.25)),
-        ((3.0, 1.0, 2.0), Result(2.0, Status.OK, 0.25, (3.0, 1.0, 2.0))),
+        ((3.0,), RecordedResult(3.0, Status.OK, 0.25)),
+        ((3.0, 1.0, 2.0), RecordedResult(2.0, Status.OK, 0.25, (3.0, 1.0, 2.0))),
     ],
 )
-def test_a_single_sample_is_the_time_itself(samples_ms: tuple[float, ...], result: Result) -> None:
-    assert Result.of(timed(*samples_ms)) == result
+def test_a_single_sample_is_the_time_itself(samples_ms: tuple[float, ...], result: RecordedResult) -> None:
+    assert RecordedResult.of(timed(*samples_ms)) == result
 
 
 def test_a_recording_reports_as_an_evaluator_would(tmp_path: Path) -> None:
@@ -68,8 +68,8 @@ def test_a_live_search_is_written(tmp_path: Path, write: Any) -> None:
     ]
     write(tmp_path / "out", iter(live), ["A"])
     assert read_recording(tmp_path / "out").results == {
-        Config({"A": 1}): Result(8.0, samples_ms=(4.0, 8.0, 12.0)),
-        Config({"A": 2}): Result(None, Status.WRONG_SHAPE, 0.5),
+        Config({"A": 1}): RecordedResult(8.0, samples_ms=(4.0, 8.0, 12.0)),
+        Config({"A": 2}): RecordedResult(None, Status.WRONG_SHAPE, 0.5),
     }
 
 
@@ -86,7 +86,7 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan"), 10**400])
 def test_a_number_without_end_is_written_nowhere(tmp_path: Path, write: Any, value: float) -> None:
     with pytest.raises(SpaceError, match="parameter A has a value that is no finite number; leave out") as caught:
-        write(tmp_path / "out", Recording({Config({"A": value}): Result(1.0)}))
+        write(tmp_path / "out", Recording({Config({"A": value}): RecordedResult(1.0)}))
     assert "T4" not in str(caught.value)
     assert not (tmp_path / "out").exists()
 
@@ -94,7 +94,7 @@ def test_a_number_without_end_is_written_nowhere(tmp_path: Path, write: Any, val
 @WRITERS
 def test_configs_with_different_results_do_not_become_one(tmp_path: Path, write: Any) -> None:
     recording = Recording(
-        {Config({"A": 1, "B": 1, "C": 1}): Result(2.0), Config({"A": 1, "B": 2, "C": 1}): Result(1.0)}
+        {Config({"A": 1, "B": 1, "C": 1}): RecordedResult(2.0), Config({"A": 1, "B": 2, "C": 1}): RecordedResult(1.0)}
     )
     with pytest.raises(SpaceError, match="configs with A=1 differ in B, C, and in their results; name B, C too"):
         write(tmp_path / "out", recording, ["A"])
@@ -103,15 +103,19 @@ def test_configs_with_different_results_do_not_become_one(tmp_path: Path, write:
 
 
 def test_configs_that_fared_alike_may_become_one() -> None:
-    alike = Recording({Config({"A": 1, "B": b}): Result(2.0) for b in range(3)})
-    assert collect(alike, ["A"]) == {Config({"A": 1}): Result(2.0)}
+    alike = Recording({Config({"A": 1, "B": b}): RecordedResult(2.0) for b in range(3)})
+    assert collect(alike, ["A"]) == {Config({"A": 1}): RecordedResult(2.0)}
 
 
 def config(a: int) -> Config:
     return Config({"A": a, "B": 1})
 
 
-FARED = {config(0): Result(4.0), config(1): Result(None, Status.TIMEOUT), config(2): Result(5.0)}
+FARED = {
+    config(0): RecordedResult(4.0),
+    config(1): RecordedResult(None, Status.TIMEOUT),
+    config(2): RecordedResult(5.0),
+}
 MADE_UP = Recording(FARED, name="made up")
 
 
@@ -125,7 +129,7 @@ def test_warm_start_from_another_recording() -> None:
 
 def test_recordings_of_several_shapes_warm_alike() -> None:
     """A shape that takes a thousandth of the time is no reason to try what was slow there first."""
-    small = Recording({config(1): Result(0.003), config(2): Result(0.001)})
+    small = Recording({config(1): RecordedResult(0.003), config(2): RecordedResult(0.001)})
     both = [*MADE_UP.within(SearchSpace.of({"A": [0, 1, 2], "B": [1]})), *small.within(MADE_UP.space)]
     assert [c for c, relative in both if relative == 1.0] == [config(0), config(2)]
     assert all(relative is None or relative >= 1.0 for _, relative in both)

@@ -10,8 +10,8 @@ from itertools import count
 import pytest
 from kernelwright.core import Config, Evaluation, OptionError, SearchSpace, SpaceError, Status
 from kernelwright.tuners import HillClimb
-from kernelwright.tuners.recording import Recording, Result
-from kernelwright.tuners.replay import Replay, replay, summarize
+from kernelwright.tuners.recording import RecordedResult, Recording
+from kernelwright.tuners.replay import ReplayedSearch, replay, summarize
 
 KEYS = {
     "median_evaluations_to_95",
@@ -36,7 +36,7 @@ def config(a: int) -> Config:
 # By A: the third config has 95 % of the best speed, the fifth 99 %, the seventh is the best.
 TIMES = [20.0, None, 10.5, 12.0, 10.1, 30.0, 10.0, 40.0]
 RECORDING = Recording(
-    {config(a): Result(t, Status.OK if t else Status.TIMEOUT) for a, t in enumerate(TIMES)}, name="made up"
+    {config(a): RecordedResult(t, Status.OK if t else Status.TIMEOUT) for a, t in enumerate(TIMES)}, name="made up"
 )
 
 
@@ -56,7 +56,7 @@ class InOrder:
         self.calls.append(("tell", int(config["A"])))
 
 
-def search(*order: int, budget: int = 100, batch: int = 1) -> Replay:
+def search(*order: int, budget: int = 100, batch: int = 1) -> ReplayedSearch:
     return replay(RECORDING, lambda space, seed: InOrder(iter(order)), 0, budget, batch)
 
 
@@ -64,7 +64,7 @@ def hill_climb(space: SearchSpace, seed: int) -> HillClimb:
     return HillClimb(space, start=[list(space)[seed % space.size]], seed=seed)
 
 
-def timeless(found: Replay) -> Replay:
+def timeless(found: ReplayedSearch) -> ReplayedSearch:
     return replace(found, seconds=0.0)
 
 
@@ -77,7 +77,7 @@ def test_counts_and_curve() -> None:
 
 def test_a_threshold_is_part_of_its_level() -> None:
     """10 ms is 95 % of the speed of 9.5 ms, whatever the rounding of 9.5 / 0.95."""
-    recording = Recording({config(0): Result(10.0), config(1): Result(9.5)})
+    recording = Recording({config(0): RecordedResult(10.0), config(1): RecordedResult(9.5)})
     assert replay(recording, lambda space, seed: InOrder(iter([0])), 0, 1).evaluations_to(0.95) == 1
 
 

@@ -104,9 +104,9 @@ def test_an_interrupted_search_goes_on(path: Path) -> None:
 @pytest.mark.parametrize("name", catalogue.names())
 def test_every_tuner_goes_on_where_it_was_interrupted(path: Path, name: str) -> None:
     with pytest.raises(KeyboardInterrupt):
-        search(path, Table(interrupt_after=4), catalogue.create(name, SPACE, 1))
+        search(path, Table(interrupt_after=4), catalogue.create_tuner(name, SPACE, 1))
     table = Table()
-    search(path, table, catalogue.create(name, SPACE, 1))
+    search(path, table, catalogue.create_tuner(name, SPACE, 1))
     measured = [Config(t.evaluation.config) for t in trials_in(path, "search")]
     assert len(measured) == len(set(measured)) == 10
     assert measured[4:] == table.measured

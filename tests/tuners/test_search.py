@@ -99,7 +99,7 @@ def test_the_tuner_is_asked_no_further_ahead_than_the_evaluator_draws(path: Path
 @pytest.mark.parametrize("name", catalogue.names())
 @pytest.mark.parametrize("window", [1, 4])
 def test_with_every_tuner(path: Path, name: str, window: int) -> None:
-    found = search(path, Table(window=window), catalogue.create(name, SPACE, 1))
+    found = search(path, Table(window=window), catalogue.create_tuner(name, SPACE, 1))
     assert {Config(e.config) for e in found.evaluations} == set(SPACE)
     assert found.progress.trials == 10
     assert found.best is not None and found.best.config == {"A": 6}
@@ -181,10 +181,10 @@ class AtBoth(Table):
     """Small is fast for few, and by the mean over both; large is fast for many."""
 
     def _evaluate(self, kernel: Kernel, configs: Iterable[Config]) -> Iterator[Evaluation]:
-        for one in super()._evaluate(kernel, configs):
-            size = int(one.config["A"])
+        for evaluation in super()._evaluate(kernel, configs):
+            size = int(evaluation.config["A"])
             both = merged({"few": timed(float(size)), "many": timed(20.0 - size)})
-            yield both.model_copy(update={"config": one.config, "kernel_digest": one.kernel_digest})
+            yield both.model_copy(update={"config": evaluation.config, "kernel_digest": evaluation.kernel_digest})
 
 
 def test_the_fastest_of_each_set_of_workloads_is_a_finalist_and_counts_for_patience(path: Path) -> None:

@@ -69,8 +69,8 @@ def test_spread_gives_so_many_different_members(count: int) -> None:
 
 def test_two_spread_rows_differ_in_everything() -> None:
     for seed in range(20):
-        (one, other) = diverse(WIDE, 2, rng(seed))
-        assert (one != other).sum() >= 5
+        (first, second) = diverse(WIDE, 2, rng(seed))
+        assert (first != second).sum() >= 5
 
 
 def test_any_member_is_as_likely() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernelwright.core import Config, KernelwrightError, OptionError, SpaceError
 from kernelwright.tuners.formats import read_recording, write_csv
-from kernelwright.tuners.recording import Recording, Result
+from kernelwright.tuners.recording import RecordedResult, Recording
 
 from .recordings import CSV, RESULTS, evaluation, recordings, refused, written
 
@@ -28,7 +28,7 @@ def test_csv(tmp_path: Path, pack: Any) -> None:
 def test_csv_from_other_programs(tmp_path: Path) -> None:
     """A byte order mark, line ends of Windows, blanks around cells, an empty line at the end."""
     recording = read_recording(written(tmp_path, "\ufeffA, B , time_ms\r\n1, 2.5 , 3.0\r\n\r\n".encode()))
-    assert recording.results == {Config({"A": 1, "B": 2.5}): Result(3.0)}
+    assert recording.results == {Config({"A": 1, "B": 2.5}): RecordedResult(3.0)}
 
 
 @settings(max_examples=150, deadline=None)

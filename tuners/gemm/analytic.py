@@ -11,7 +11,7 @@ import numpy as np
 
 from ...core import Config, DeviceLimits, Kernel, MatrixProduct, Profile, SearchSpace, Value
 from ...core.encoded_space import Rows
-from ...core.parameter_roles import WARP, Roles
+from ...core.parameter_roles import WARP, ParameterRoles
 from ..hardware import ACCUMULATORS, ASYNCHRONOUS, ASYNCHRONOUS_ROWS, TileModel, prune
 from ..observations import Floats
 from .fields import VARIANT
@@ -22,7 +22,7 @@ LAUNCH = 5000.0
 TILE = ("BLOCK_SIZE_M", "BLOCK_SIZE_N")
 PART = "PART_N"
 SCALED = "BLOCK"
-"""The constant of kernels whose operands have a scale for so many elements."""
+"""Name of the constant with the number of elements per scale of an operand."""
 LINE = 128
 """Bytes that memory delivers at once."""
 BYTES = 2500.0
@@ -93,7 +93,7 @@ WIDE_TILE = 64 * 128
 FIRST = 12
 """Configs that a search begins with."""
 OF_TILE = 3
-"""At most so many of them have the same tile: the estimate may err for it."""
+"""Maximum number of them with the same tile, since the estimate may be wrong for it."""
 GROUPS = (8, 4, 1)
 """Rows of tiles that share operands, in the order of preference: the model of tiles does not know them."""
 
@@ -131,7 +131,7 @@ def space_for(
     forms = values.get(VARIANT, ())
     fitting = [_room_for_the_result(form, product, limits) for form in DESCRIBED if form in forms]
     space = kernel.space(values, [*kernel.declared_constraints, *fitting], shape.sizes)
-    # Only limits and product count for what fits.
+    # Only limits and product decide what fits.
     return prune(space, kernel, Profile.model_construct(limits=limits, product=product))[0]
 
 
@@ -174,7 +174,7 @@ def _ranked(space: SearchSpace, limits: DeviceLimits, product: MatrixProduct) ->
     The model of tiles counts rounds of blocks and the bytes of their operands; a form has its factor, and parts of K
     cost a second kernel, which reads and writes them again.
     """
-    model = TileModel(space.encoded, Roles.of(space.names), limits, product)
+    model = TileModel(space.encoded, ParameterRoles.of(space.names), limits, product)
     rows = space.encoded.sample(100_000, np.random.default_rng(0))
     columns = space.encoded.columns(rows)
     kept = np.isin(columns[VARIANT], list(FORMS)) if VARIANT in columns else np.ones(len(rows), dtype=bool)

@@ -13,9 +13,9 @@ from .shapes import Shape
 
 S = TypeVar("S")
 Times = Mapping[S, Mapping[Config, float]]
-"""Milliseconds of configs at each shape; those that were not measured there, or failed, are missing."""
+"""Times of configs at each shape in milliseconds, without configs that failed or were not measured there."""
 CANDIDATES = 64
-"""Configs among which the set is chosen: those that are best, or nearly so, somewhere."""
+"""Maximum number of candidates for the set: configs that are best, or nearly best, at some shape."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,14 @@ def losses(times: Times[S]) -> dict[S, dict[Config, float]]:
 
 
 def best_for_all(times: Times[S]) -> Config | None:
-    """Return the one config that loses least over all shapes; None where no config was measured at all of them."""
+    """Return the config with the least loss over all shapes; None if no config was measured at all of them."""
     lost = losses(times)
     shared = set.intersection(*(set(row) for row in lost.values()))
     return min(shared, key=lambda config: sum(row[config] for row in lost.values()), default=None)
 
 
 def cover(times: Times[Shape], most: int) -> Cover | None:
-    """Return the set of at most `most` configs that loses least; None where no such set serves every shape.
+    """Return the set of at most `most` configs with the least loss; None if no such set serves every shape.
 
     One config after the other joins, the one that helps most; then each is exchanged while that helps.
     """
@@ -80,7 +80,7 @@ def cover(times: Times[Shape], most: int) -> Cover | None:
 
 
 def _candidates(lost: Mapping[Shape, Mapping[Config, float]]) -> list[Config]:
-    """Return the configs to choose from: those that serve most shapes, the least loss first."""
+    """Return the candidates: configs that serve most shapes, the least loss first."""
     worst = 1.0 + max(max(row.values()) for row in lost.values())
     everything = dict.fromkeys(config for row in lost.values() for config in row)
     scores = {config: sum(row.get(config, worst) for row in lost.values()) for config in everything}
@@ -89,5 +89,5 @@ def _candidates(lost: Mapping[Shape, Mapping[Config, float]]) -> list[Config]:
 
 
 def _total(lost: Mapping[Shape, Mapping[Config, float]], chosen: Sequence[Config]) -> float:
-    # A shape that none of them serves counts more than any loss.
+    # An unserved shape counts more than any loss.
     return sum(min((row[config] for config in chosen if config in row), default=1e3) for row in lost.values())

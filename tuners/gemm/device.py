@@ -9,7 +9,7 @@ from ...core import DeviceLimits, OptionError
 
 FP8_CAPABILITY = 89
 CPU = "cpu"
-"""The name where a run only checks files."""
+"""Name of the device in a run that only checks files."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Device:
 
     @property
     def architecture(self) -> str:
-        """What Triton calls it, as in files of aiter: '90' for Hopper; 'cpu' without a GPU."""
+        """Triton's name of the architecture, as in files of aiter: '90' for Hopper; 'cpu' without a GPU."""
         return CPU if self.name == CPU else str(self.limits.capability)
 
     @property
@@ -59,4 +59,4 @@ class Device:
 
 
 H200_LIMITS = DeviceLimits(capability=90, multiprocessors=132, shared_bytes=227 * 1024, registers=65536, threads=2048)
-"""Stand-in where a run only checks files, on a machine without a GPU."""
+"""Placeholder for a run that only checks files, on a machine without a GPU."""

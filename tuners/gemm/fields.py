@@ -12,17 +12,20 @@ LAUNCH = {"num_warps": "NUM_WARPS", "num_stages": "NUM_STAGES"}
 SPLITS = ("SPLIT_K", "NUM_KSPLIT")
 """tune_gemm's name and aiter's for the parts of K."""
 AMD: Mapping[str, Value] = {"waves_per_eu": 0, "kpack": 1, "matrix_instr_nonkdim": 16, "cache_modifier": ""}
-"""What AMD's compiler takes besides; these values leave the choice to it. NVIDIA's refuses all but the last."""
+"""Further fields for AMD's compiler.
+
+These values leave the choice to it. NVIDIA's compiler rejects all but the last.
+"""
 AMD_ONLY = ("matrix_instr_k", "schedule_hint", "instruction_sched_variant")
-"""What stands in some of tune_gemm's results besides."""
+"""Further fields in some results of tune_gemm."""
 NO_PIPELINE = {"num_stages": 0}
-"""Values by which tune_gemm's older results name what is 1 here."""
+"""Values in older results of tune_gemm that correspond to 1 here."""
 VARIANT = "VARIANT"
 OWN: Mapping[str, tuple[str, ...]] = {
     VARIANT: ("plain", "persistent", "tma", "tma_tile", "roles", "turns", "pairs"),
     "POLICY": ("Square", "FullRow", "FullCol"),
 }
-"""What only this project's files name: the form of a kernel, and how TileLang's share a tile among warps."""
+"""Fields of this project's files only: the form of a kernel, and how TileLang kernels split a tile among warps."""
 
 
 def is_whole(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""What a sweep has on disk: all results so far in one file, and a journal per shape."""
+"""The files of a sweep: all results so far in one file, and a journal per shape."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ FILE = "sweep.json"
 NEIGHBOURS = 2
 """Shapes whose times a search begins with."""
 ALIKE = ("GROUP_SIZE_M", "NUM_STAGES")
-"""Of a neighbour's configs that differ in these alone, the fastest counts."""
+"""Among configs of a neighbour that differ only in these fields, the fastest one counts."""
 
 
 class Ledger:
-    """The results of a sweep; several threads may add to it. `key` says what is tuned."""
+    """The results of a sweep, to which several threads may add. `key` identifies the task."""
 
     def __init__(self, folder: Path, key: Mapping[str, Any]) -> None:
         self.folder = folder
@@ -47,7 +47,7 @@ class Ledger:
         return self._results[shape]
 
     def add(self, result: ShapeResult) -> int:
-        """Keep a result, on disk too; return how many there are. Those of other shapes stay in the file."""
+        """Store a result and return the number of results. Results of other shapes stay in the file."""
         with self._lock:
             self._results[result.shape] = result
             self._store.update(self._results)
@@ -76,15 +76,15 @@ class Ledger:
     def warm(self, shape: Shape) -> Warm:
         """Return the neighbours' times, relative to their best."""
         with self._lock:
-            near = [one for one in self._results.values() if one.times and one.shape.related(shape)]
-        near.sort(key=lambda one: one.shape.distance(shape))
+            near = [result for result in self._results.values() if result.times and result.shape.related(shape)]
+        near.sort(key=lambda result: result.shape.distance(shape))
         found: list[tuple[Config, float]] = []
-        for one in near[:NEIGHBOURS]:
+        for result in near[:NEIGHBOURS]:
             kinds: set[Config] = set()
-            for config, ms in sorted(one.times.items(), key=lambda item: item[1]):
+            for config, ms in sorted(result.times.items(), key=lambda item: item[1]):
                 kind = Config({name: value for name, value in config.items() if name not in ALIKE})
                 if kind not in kinds:
-                    found.append((config, ms / min(one.times.values())))
+                    found.append((config, ms / min(result.times.values())))
                 kinds.add(kind)
         return found
 

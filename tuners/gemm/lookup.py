@@ -16,7 +16,7 @@ from .device import Device
 from .fields import from_fields, suited
 from .shapes import Shape
 from .stores import store_of
-from .stores.store import BLOCKSCALE, TRITON, Subject, read_stamp
+from .stores.store import BLOCKSCALE, TRITON, ConfigKey, read_stamp
 
 FOLDER = "KERNELWRIGHT_GEMM_CONFIGS"
 """The environment's variable that names the folder of tuned files."""
@@ -54,7 +54,7 @@ def load_config(
     shape = Shape(n=N, k=K, m=M, layout=layout, experts=experts, top_k=top_k)
     where = folder or configs_folder()
     source = _kernel(kernel, backend)
-    found = store_of("kernelwright").find(where, Subject(kernel, dtype, device, layout, backend), shape)
+    found = store_of("kernelwright").find(where, ConfigKey(kernel, dtype, device, layout, backend), shape)
     if found is None:
         _say(f"no tuned config of {kernel} for N={N} K={K} on {device.name} in {where}: taking the analytic choice")
         return choose_for(source, shape, WIDTHS[dtype], dtype, device.limits.model_dump_json())
@@ -73,7 +73,7 @@ def _kernel(product: str, backend: str) -> PythonKernel:
 
 
 def installed(package: str) -> str:
-    """Return a package's version; empty where it is missing."""
+    """Return a package's version; empty if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:

@@ -50,10 +50,10 @@ def result_of(shape: Shape, found: Found, analytic: Config) -> ShapeResult:
 
 
 def largest_error(evaluation: Evaluation) -> float | None:
-    """Return the largest relative error beside the reference; None where nothing was compared."""
+    """Return the largest relative error against the reference; None if nothing was compared."""
     return evaluation.correctness.max_rel_error if evaluation.correctness else None
 
 
 def first_message(evaluation: Evaluation) -> str:
-    """Return the first line of what an evaluation says."""
+    """Return the first line of an evaluation's message."""
     return next(iter(evaluation.message.splitlines()), "")

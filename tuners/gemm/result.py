@@ -1,4 +1,4 @@
-"""What a sweep found for a shape."""
+"""The result of a sweep for a shape."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from ...core import Config
 from .shapes import Shape
-from .stores.store import Entry
+from .stores.store import ConfigEntry
 
 MEASURED, KEPT, CHECKED = "measured", "analytic choice, no config was faster", "analytic choice, checked, not timed"
 
@@ -28,7 +28,7 @@ class ShapeResult:
     baseline_ms: float | None = None
     """cuBLAS at the same extents: for 8-bit operands in bf16."""
     max_error: float | None = None
-    """The largest error beside the reference, as a share of the largest expected value or of the element."""
+    """Largest error against the reference, relative to the largest expected value or to the element."""
     trials: int = 0
     seconds: float = 0.0
     error: str = ""
@@ -52,9 +52,9 @@ class ShapeResult:
         return self.baseline_ms / self.time_ms if self.baseline_ms and self.time_ms else None
 
     @property
-    def entry(self) -> Entry | None:
+    def entry(self) -> ConfigEntry | None:
         """The choice as files take it."""
-        return None if self.config is None else Entry(self.shape, self.config, self.time_ms, self.times)
+        return None if self.config is None else ConfigEntry(self.shape, self.config, self.time_ms, self.times)
 
     def with_times(self, times: Mapping[Config, float]) -> ShapeResult:
         """Return the same with further times."""
@@ -78,7 +78,7 @@ class ShapeResult:
 
     @classmethod
     def of_json(cls, found: Mapping[str, Any]) -> ShapeResult:
-        """Return what `to_json` wrote."""
+        """Read the object that `to_json` wrote."""
         routing = {"experts": found.get("E", 0), "top_k": found.get("TOP_K", 0)}
         shape = Shape(m=found["M"], n=found["N"], k=found["K"], layout=found["layout"], **routing)
         config = Config(found["config"]) if found["config"] else None

@@ -21,7 +21,7 @@ from .task import Task
 
 
 class ShapeSearch:
-    """Tunes single shapes; what it measures goes into the ledger's journals.
+    """Tunes single shapes. Measurements go to the ledger's journals.
 
     `resume` goes on from these. `cancel` ends searches in other threads.
     """
@@ -49,7 +49,7 @@ class ShapeSearch:
         return replace(found, seconds=round(self._clock() - began, 3))
 
     def measure(self, evaluator: Evaluator, result: ShapeResult, configs: Sequence[Config]) -> ShapeResult:
-        """Return a result with the times of these configs, too; those that the shape cannot have stay out."""
+        """Return a result with the times of these configs, too, without configs that are invalid at the shape."""
         space, analytic = self._space(result.shape)
         missing = [config for config in configs if config in space and config not in result.times]
         if not missing:
@@ -69,11 +69,11 @@ class ShapeSearch:
     def _searched(self, evaluator: Evaluator, shape: Shape) -> ShapeResult:
         task, problem = self.task, self.task.problem(shape)
         space, analytic = self._space(shape)
-        # Its own constants are the analytic choice, so that the finalists are timed beside it.
+        # Its own constants are the analytic choice, so that the finalists are timed with it.
         kernel = task.kernel.bind(analytic)
         profile = evaluator.profile(problem).model_copy(update={"product": task.product(shape)})
         first = first_configs(space, task.limits, task.product(shape))
-        tuner = catalogue.create(task.tuner, space, task.seed, self._ledger.warm(shape), first, profile)
+        tuner = catalogue.create_tuner(task.tuner, space, task.seed, self._ledger.warm(shape), first, profile)
         with self._ledger.journal(shape, self._resume) as journal:
             search = Search(
                 problem, kernel, space, tuner, evaluator, journal, task.budget, partial(self._tell, shape),
@@ -88,7 +88,7 @@ class ShapeSearch:
             self.emit(replace(event, origin=str(shape)))
 
     def _beside_the_library(self, evaluator: Evaluator, result: ShapeResult) -> ShapeResult:
-        """Return a result with cuBLAS's time, where there is one."""
+        """Return a result with the time of cuBLAS, if there is one."""
         task = self.task
         if task.reference_is_baseline:
             return replace(result, baseline_ms=result.reference_ms)

@@ -14,7 +14,7 @@ ROWS, COLUMNS = "T", "N"
 LAYOUTS = tuple(a + b for a in (ROWS, COLUMNS) for b in (ROWS, COLUMNS))
 EXTENTS = ("M", "N", "K")
 ROUTING = ("E", "TOP_K")
-"""What a mixture of experts has besides."""
+"""Further sizes of a mixture of experts."""
 
 
 @dataclass(frozen=True, order=True)

@@ -1,4 +1,4 @@
-"""Work shared among evaluators: each takes the next item when it is free, and one's failure ends them all."""
+"""Shares work among evaluators: a free evaluator takes the next item, and a failure stops all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 def share(
     items: Sequence[T], evaluators: Sequence[Evaluator], work: Callable[[Evaluator, T], None], cancel: CancelToken
 ) -> None:
-    """Call `work` for every item, in the caller's thread where there is one evaluator, else in a thread for each.
+    """Call `work` for every item, in the caller's thread for one evaluator, otherwise in a thread for each.
 
     An exception, also an interruption of the caller, cancels, and is raised when the others have ended or noticed.
     """
@@ -38,7 +38,7 @@ def share(
     if len(evaluators) == 1:
         run(evaluators[0])
     else:
-        threads = [threading.Thread(target=run, args=(one,), daemon=True) for one in evaluators]
+        threads = [threading.Thread(target=run, args=(evaluator,), daemon=True) for evaluator in evaluators]
         for thread in threads:
             thread.start()
         try:

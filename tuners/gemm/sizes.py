@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core import Config, OptionError
+from ...core.text import data_of
 from .fields import from_fields, missing_fields, unknown_fields
 from .shapes import EXTENTS, ROUTING, Shape, parse_shape
 
@@ -18,18 +19,18 @@ _FORMS = "write [{M: 16, N: 1024, K: 1024}, ...] or [[[16, 32], 1024, 1024], ...
 
 @dataclass(frozen=True)
 class Sizes:
-    """The shapes that a user asked for."""
+    """The shapes that a user requested."""
 
     shapes: tuple[Shape, ...]
     configs: Mapping[Shape, Config]
-    """Those of a file that names a config for its shapes, as the output of an earlier run does."""
+    """Configs of a file by shape, as in the output of an earlier run."""
     refused: tuple[str, ...] = ()
     """Why entries were left out, one line each."""
 
 
 @dataclass(frozen=True)
 class Routing:
-    """The experts of all shapes that name none of their own; None where each must."""
+    """Experts of shapes that name none; None if each shape must name its own."""
 
     experts: int | None = None
     top_k: int | None = None
@@ -81,21 +82,15 @@ def read_sizes(path: Path, layout: str = "TN", routing: Routing | None = None) -
 
 
 def _load(path: Path) -> Any:
-    try:
+    with data_of(path, OptionError, "give a YAML or JSON file of sizes"):
         text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise OptionError(f"cannot read {path}: {error}", "give a YAML or JSON file of sizes") from None
     if path.suffix == ".json":
-        try:
+        with data_of(path, OptionError, _FORMS, "is no valid JSON"):
             return json.loads(text)
-        except ValueError as error:
-            raise OptionError(f"{path} is no valid JSON: {error}", _FORMS) from None
     import yaml
 
-    try:
+    with data_of(path, OptionError, _FORMS, "is no valid YAML"):
         return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise OptionError(f"{path} is no valid YAML: {' '.join(str(error).split())}", _FORMS) from None
 
 
 def _parse(entry: Any, layout: str, routing: Routing | None) -> list[tuple[Shape, Config | None]]:

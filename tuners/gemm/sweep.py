@@ -1,4 +1,4 @@
-"""A search per shape: evaluators are kept for all of them, and each search begins with what its neighbours found."""
+"""A search per shape. Evaluators are kept for all searches, and each search starts with its neighbours' results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .sharing import share
 from .task import Task
 
 SAMPLE = 3
-"""Shapes that are tuned first, to say what tuning gains."""
+"""Number of shapes that are tuned first, to estimate the gain of tuning."""
 
 
 class Sweep:
@@ -51,9 +51,9 @@ class Sweep:
         return self._ledger.results
 
     def run(self, shapes: Sequence[Shape]) -> list[ShapeResult]:
-        """Tune all shapes; return their results. Raises `OptionError` where the folder has another sweep's results."""
+        """Tune all shapes and return their results. Raises `OptionError` if the folder has another sweep's results."""
         if self._resume:
-            # What is only checked has one trial.
+            # A shape that is only checked has one trial.
             self._ledger.recall(shapes, (self.task.budget.trials or 0) if self.task.timed else 0)
         left = [shape for shape in order(shapes) if shape not in self._ledger]
         sample = left[:SAMPLE] if len(left) > 2 * SAMPLE and self.task.timed else []

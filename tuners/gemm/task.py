@@ -1,4 +1,4 @@
-"""What a sweep tunes, and how long."""
+"""The task of a sweep, and its limits."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from .shapes import Shape
 
 @dataclass(frozen=True)
 class Task:
-    """What is tuned, and how long."""
+    """A kernel to tune, and the limits of each shape."""
 
     kernel: Kernel
     problem: Callable[[Shape], TorchProblem]
     limits: DeviceLimits
     dtype: str
-    """Of the operands."""
+    """Dtype of the operands."""
     element_bytes: int
     fixed: Mapping[str, Sequence[Value]] = field(default_factory=dict)
     """Values of parameters that are not the kernel's own."""
     tuner: str = catalogue.DEFAULT
     seed: int = 0
     budget: Budget = field(default_factory=Budget)
-    """Of each shape."""
+    """Limits for each shape."""
     patience: int | None = None
     timed: bool = True
     """Whether the device can time the kernel; else the analytic choice is checked only."""
     baseline: Callable[[Shape], tuple[TorchProblem, Kernel]] | None = None
-    """A problem whose reference is cuBLAS, where it is to be measured, and a kernel for it."""
+    """A problem with cuBLAS as reference, if it is to be measured, and a kernel for it."""
     tolerances: Mapping[str, float] = field(default_factory=dict)
-    """What replaces the problem's own, by name."""
+    """Tolerances that replace the problem's own, by dtype."""
     reference_is_baseline: bool = False
     """Whether the problem's own reference is cuBLAS."""
 
     @property
     def key(self) -> dict[str, Any]:
-        """What results must have in common to belong to one sweep."""
+        """Return everything that results of one sweep must have in common."""
         fixed = {name: list(values) for name, values in self.fixed.items()}
         found = {"kernel": self.kernel.digest, "dtype": self.dtype, "tuner": self.tuner, "fixed": fixed}
         return {**found, **self.tolerances}

@@ -1,1 +1,1 @@
-"""The auto-scheduler for MLIR: what a module has to schedule, the space of schedules, and modules that carry them."""
+"""The auto-scheduler for MLIR: analysis of modules, spaces of schedules, and modules with schedules."""

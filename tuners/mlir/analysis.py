@@ -1,4 +1,4 @@
-"""What a module computes and which of its operations can be scheduled, as IREE's bindings see it."""
+"""Analyses a module with IREE's bindings: its computation, and the operations that can be scheduled."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from ...core import MlirProblem, ProblemError
 from ...core.mlir_operation import Applied, Filled, Operation, Step, TensorType
 from .bindings import load, parsed, symbol, walk
-from .operations import NotSchedulable, operation_of
+from .operations import NotSchedulableError, operation_of
 from .regions import separate
 from .remedies import remedy
 
@@ -90,14 +90,14 @@ def _choose(functions: Sequence[Any], name: str, wanted: str | None) -> Any:
 
 
 def _operations(body: Sequence[Any]) -> tuple[list[Operation], list[str]]:
-    """Return what can be scheduled, and a remark on each operation of linalg's that cannot."""
+    """Return the operations that can be scheduled, and a remark on each other linalg operation."""
     found: list[Operation] = []
     remarks = []
-    for position, one in enumerate(body):
+    for position, statement in enumerate(body):
         try:
-            operation = operation_of(one, position, len(found))
-        except NotSchedulable as reason:
-            remarks.append(f"{one.name} is not scheduled: {reason}")
+            operation = operation_of(statement, position, len(found))
+        except NotSchedulableError as reason:
+            remarks.append(f"{statement.name} is not scheduled: {reason}")
             continue
         if operation is not None:
             found.append(operation)
@@ -117,8 +117,8 @@ def _require_static(body: Sequence[Any], name: str) -> None:
 
 def _signature(function: Any, name: str) -> tuple[tuple[TensorType, ...], tuple[TensorType, ...]]:
     type_ = function.attributes["function_type"].value
-    inputs = tuple(_tensor(one, f"{name}: argument {number}") for number, one in enumerate(type_.inputs))
-    return inputs, tuple(_tensor(one, f"{name}: result {number}") for number, one in enumerate(type_.results))
+    inputs = tuple(_tensor(argument, f"{name}: argument {number}") for number, argument in enumerate(type_.inputs))
+    return inputs, tuple(_tensor(result, f"{name}: result {number}") for number, result in enumerate(type_.results))
 
 
 def _tensor(type_: Any, what: str) -> TensorType:
@@ -144,10 +144,10 @@ class _Steps:
     def all(self) -> tuple[tuple[Step, ...] | None, tuple[int, ...]]:
         """Return the steps and the numbers of the returned values; None for steps that NumPy does not know."""
         try:
-            for position, one in self._top_level():
-                if one.name in ("func.return", "util.return"):
-                    return tuple(self._steps), tuple(self._numbers[value] for value in one.operands)
-                self._step(position, one)
+            for position, operation in self._top_level():
+                if operation.name in ("func.return", "util.return"):
+                    return tuple(self._steps), tuple(self._numbers[value] for value in operation.operands)
+                self._step(position, operation)
         except KeyError:  # a step that is not known, or a value that none has made
             pass
         return None, ()
@@ -155,31 +155,31 @@ class _Steps:
     def _top_level(self) -> list[tuple[int, Any]]:
         return self._body if self._straight else []
 
-    def _step(self, position: int, one: Any) -> None:
+    def _step(self, position: int, operation: Any) -> None:
         if position in self._by_position:
-            if any(inner.name not in _SIGNED for inner in walk(one)):
-                raise KeyError(one.name)
-            lhs, rhs, start = (self._numbers[value] for value in one.operands)
-            self._add(one, Applied(self._by_position[position], (lhs, rhs, start)))
-        elif one.name == "arith.constant":
-            self._constant(one)
-        elif one.name == "tensor.empty":
-            self._add(one, Filled(_tensor(one.results[0].type, "an empty tensor"), 0.0))
-        elif one.name == "linalg.fill":
-            value = self._scalars[one.operands[0]]
-            self._add(one, Filled(_tensor(one.results[0].type, "a filled tensor"), value))
-        elif one.name == "flow.return":
-            self._numbers[one.parent.results[0]] = self._numbers[one.operands[0]]
+            if any(inner.name not in _SIGNED for inner in walk(operation)):
+                raise KeyError(operation.name)
+            lhs, rhs, start = (self._numbers[value] for value in operation.operands)
+            self._add(operation, Applied(self._by_position[position], (lhs, rhs, start)))
+        elif operation.name == "arith.constant":
+            self._constant(operation)
+        elif operation.name == "tensor.empty":
+            self._add(operation, Filled(_tensor(operation.results[0].type, "an empty tensor"), 0.0))
+        elif operation.name == "linalg.fill":
+            value = self._scalars[operation.operands[0]]
+            self._add(operation, Filled(_tensor(operation.results[0].type, "a filled tensor"), value))
+        elif operation.name == "flow.return":
+            self._numbers[operation.parent.results[0]] = self._numbers[operation.operands[0]]
 
-    def _constant(self, one: Any) -> None:
+    def _constant(self, operation: Any) -> None:
         ir, _ = load()
-        value = one.attributes["value"]
+        value = operation.attributes["value"]
         if isinstance(value, ir.DenseElementsAttr) and value.is_splat:
             splat = float(value.get_splat_value().value)
-            self._add(one, Filled(_tensor(one.results[0].type, "a constant"), splat))
+            self._add(operation, Filled(_tensor(operation.results[0].type, "a constant"), splat))
         elif isinstance(value, ir.FloatAttr | ir.IntegerAttr):
-            self._scalars[one.results[0]] = float(value.value)
+            self._scalars[operation.results[0]] = float(value.value)
 
-    def _add(self, one: Any, step: Step) -> None:
-        self._numbers[one.results[0]] = self._inputs + len(self._steps)
+    def _add(self, operation: Any, step: Step) -> None:
+        self._numbers[operation.results[0]] = self._inputs + len(self._steps)
         self._steps.append(step)

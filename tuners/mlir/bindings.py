@@ -12,7 +12,7 @@ from ...core import OptionError, ProblemError
 
 
 def load() -> tuple[ModuleType, ModuleType]:
-    """Return `iree.compiler.ir` and its dialect `linalg`; raises `OptionError` where IREE is not installed."""
+    """Return `iree.compiler.ir` and its dialect `linalg`. Raises `OptionError` if IREE is not installed."""
     try:
         from iree.compiler import ir
         from iree.compiler.dialects import func, iree_codegen, iree_gpu, linalg

@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 from ...core import OptionError
 from ...core.syntax_tree import literal
+from ...core.text import first_line
 from .. import catalogue
 
 THREADS = 1024
-"""Of a block at most."""
+"""Maximum number of threads of a block."""
 _SECTION = re.compile(r"\[\s*(\w+)\s*\]")
 _ENTRY = re.compile(r"(\w+)\s*[=:]\s*(.*)")
 _ENV = ("iree_bin", "input_file", "output_file")  # IREE's tools are those of its Python package, wherever iree_bin is
@@ -44,7 +45,7 @@ class _Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class SchedulerConfig:
-    """What the file says; what it leaves out is None."""
+    """Settings of the file; missing ones are None."""
 
     input_file: Path | None = None
     """The paths are relative to the file's folder."""
@@ -56,7 +57,7 @@ class SchedulerConfig:
 
 
 def read_cfg(path: Path) -> SchedulerConfig:
-    """Return what a file says; where it repeats a key, the last one holds.
+    """Return the settings of a file. If it repeats a key, the last value counts.
 
     Raises `OptionError` with the key and its line for what it must not say.
     """
@@ -101,7 +102,8 @@ def _entries(text: str, path: Path) -> Iterator[_Entry]:
                 raise OptionError(f"{path}, line {number}: [{section}] has no key {found[1]}", f"use {known}")
             yield _Entry(section, found[1], found[2].strip(), number)
         else:
-            raise OptionError(f"{path}, line {number}: {content!r} is no entry", "write key = value")
+            shown = repr(first_line(content, 80))
+            raise OptionError(f"{path}, line {number}: {shown} is no entry", "write key = value")
 
 
 def _named(sections: Mapping[str, object]) -> str:

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 from .levels import Levels, at, divisors, mark
-from .machine import Machine
-from .roles import Roles
+from .machine import ScheduleTarget
+from .roles import LoopRoles
 
 _STACK = 16384
 """Bytes of an accumulator tile that IREE still keeps on the stack when the depth is cut: it refuses twice that."""
@@ -19,7 +19,7 @@ _UNROLLED = 16
 """Steps of the depth at most that are unrolled in registers."""
 
 
-def levels(roles: Roles, machine: Machine) -> Levels:
+def levels(roles: LoopRoles, machine: ScheduleTarget) -> Levels:
     """Return the levels of an operation on a CPU; a convolution has none for the cache."""
     lanes = max(1, machine.vector_bytes // roles.result_bytes)
     columns, rows, depth = roles.columns.size, roles.row_steps, roles.depth.size
@@ -54,7 +54,7 @@ def levels(roles: Roles, machine: Machine) -> Levels:
     return Levels(values, tuple(constraints), tuple(preferences), likely, _info(roles), extents)
 
 
-def _registers(roles: Roles) -> int:
+def _registers(roles: LoopRoles) -> int:
     """Return the registers of a vector over columns at most: few where each is gathered from several rows."""
     return 2 if roles.transposed else 16 if roles.row_steps == 1 else 4
 
@@ -100,7 +100,7 @@ def _likely_transposed(rows: int, depth: int, lanes: int) -> tuple[dict[str, int
     return tuple({"tile_m": m, "tile_n": n, "vector_m": vm, "vector_k": vk, **tiles} for m, n, vm, vk in forms)
 
 
-def _info(roles: Roles) -> str:
+def _info(roles: LoopRoles) -> str:
     loops, columns, depth = roles.loops, roles.columns.name, roles.depth.name
     rows = roles.rows.name if roles.rows else ""
     parallel, summed = dict.fromkeys(roles.parallel(), 1), dict.fromkeys(roles.summed(), 1)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .levels import Levels, at, divisors, mark
-from .machine import Machine
-from .roles import Roles
+from .machine import ScheduleTarget
+from .roles import LoopRoles
 
 _THREADS = "(block_dim_x * block_dim_y * block_dim_z)"
 _WARP = 32
@@ -38,8 +38,8 @@ _INTRINSICS: Mapping[tuple[str, str], Intrinsic] = {
 """By the elements of the operands and of the result; sm_80 and later have them."""
 
 
-def intrinsic_of(roles: Roles) -> Intrinsic | None:
-    """Return the matrix instruction that computes a product; None where its types or its sizes have none."""
+def intrinsic_of(roles: LoopRoles) -> Intrinsic | None:
+    """Return the matrix instruction for a product; None if there is none for its types or sizes."""
     lhs, rhs = roles.operation.operands
     found = _INTRINSICS.get((lhs.element, roles.operation.result.element)) if lhs.element == rhs.element else None
     if found is None or roles.convolution or roles.rows is None:
@@ -48,13 +48,13 @@ def intrinsic_of(roles: Roles) -> Intrinsic | None:
     return found if fits else None
 
 
-def levels(roles: Roles, _: Machine) -> Levels:
-    """Return the levels of an operation on a GPU: on tensor cores where they have an instruction for it."""
+def levels(roles: LoopRoles, _: ScheduleTarget) -> Levels:
+    """Return the levels of an operation on a GPU, on tensor cores if they have an instruction for it."""
     intrinsic = intrinsic_of(roles)
     return _by_warps(roles, intrinsic) if intrinsic else _by_threads(roles)
 
 
-def _by_threads(roles: Roles) -> Levels:
+def _by_threads(roles: LoopRoles) -> Levels:
     columns, rows, depth = roles.columns.size, roles.row_steps, roles.depth.size
     values: dict[str, tuple[int, ...]] = {
         "tile_m": _tiles(rows, 16, 128),
@@ -99,7 +99,7 @@ def _thread_rows() -> str:
     return f"tile_m * tile_n // ({_THREADS} * thread_n)"
 
 
-def _threads_info(roles: Roles) -> str:
+def _threads_info(roles: LoopRoles) -> str:
     rows, columns = roles.rows.name if roles.rows else "", roles.columns.name
     ones = dict.fromkeys(roles.parallel(), 1)
     tile = {**ones, rows: mark(_thread_rows()), columns: mark("thread_n")}
@@ -109,7 +109,7 @@ def _threads_info(roles: Roles) -> str:
     return _info(parts)
 
 
-def _by_warps(roles: Roles, intrinsic: Intrinsic) -> Levels:
+def _by_warps(roles: LoopRoles, intrinsic: Intrinsic) -> Levels:
     columns, rows, depth = roles.columns.size, roles.row_steps, roles.depth.size
     values = {
         "tile_m": tuple(v for v in divisors(rows, 32, 256) if v % intrinsic.m == 0) or (intrinsic.m,),
@@ -143,7 +143,7 @@ def _by_warps(roles: Roles, intrinsic: Intrinsic) -> Levels:
     return Levels(values, constraints, preferences, likely, _warps_info(roles, intrinsic), _extents(roles))
 
 
-def _warps_info(roles: Roles, intrinsic: Intrinsic) -> str:
+def _warps_info(roles: LoopRoles, intrinsic: Intrinsic) -> str:
     """Tiles of warps and steps over the depth count instructions, not elements."""
     rows, columns = roles.rows.name if roles.rows else "", roles.columns.name
     tile = {
@@ -159,7 +159,7 @@ def _warps_info(roles: Roles, intrinsic: Intrinsic) -> str:
     return _info(parts)
 
 
-def _block(roles: Roles, step: str) -> list[str]:
+def _block(roles: LoopRoles, step: str) -> list[str]:
     """Return the levels of the block: its tile, and its step over the depth, other summed loops one by one."""
     rows = roles.rows.name if roles.rows else ""
     tile = {**dict.fromkeys(roles.parallel(), 1), rows: mark("tile_m"), roles.columns.name: mark("tile_n")}
@@ -167,13 +167,13 @@ def _block(roles: Roles, step: str) -> list[str]:
     return [f"workgroup = {at(roles.loops, tile)}", f"reduction = {at(roles.loops, steps)}"]
 
 
-def _shared(roles: Roles) -> str:
+def _shared(roles: LoopRoles) -> str:
     """Return the bytes of the operands' tiles in shared memory; what is fetched ahead waits in registers."""
     bytes_ = max(operand.element_bytes for operand in roles.operation.operands)
     return f"(tile_m + tile_n) * tile_k * {bytes_}"
 
 
-def _extents(roles: Roles) -> dict[str, int]:
+def _extents(roles: LoopRoles) -> dict[str, int]:
     columns, rows, depth = roles.columns.size, roles.row_steps, roles.depth.size
     return {"tile_m": rows, "tile_n": columns, "tile_k": depth, "thread_n": columns}
 

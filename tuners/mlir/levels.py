@@ -1,4 +1,4 @@
-"""What the schedules of an operation are made of: parameters, constraints, and the text they are bound into."""
+"""The parts of an operation's schedules: parameters, constraints, and the text with slots."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class Levels:
 
     values: Mapping[str, tuple[int, ...]]
     constraints: tuple[str, ...]
-    """What must hold for a config to mean anything."""
+    """Constraints that every valid config satisfies."""
     preferences: tuple[str, ...]
     """What must hold besides in a derived space: it leaves out what is slow. A user's ranges are not cut by it."""
     likely: tuple[Mapping[str, int], ...]
-    """What is tried first; each value stands for the nearest one that is in the space."""
+    """Configs to try first. Each value stands for the closest one in the space."""
     info: str
     """`compilation_info` in MLIR, with marks that name the parameters."""
     extents: Mapping[str, int] = field(default_factory=dict)
@@ -26,14 +26,14 @@ class Levels:
 
 
 def divisors(size: int, least: int = 1, most: int | None = None) -> tuple[int, ...]:
-    """Return the divisors of a size from `least` to `most`; the nearest one below where there is none."""
+    """Return the divisors of a size from `least` to `most`; the closest one below if there is none."""
     limit = min(size, most or size)
     every = [number for number in range(1, limit + 1) if size % number == 0]
     return tuple(number for number in every if number >= least) or (every[-1],)
 
 
 def at(loops: Sequence[Loop], tiles: Mapping[str, object]) -> str:
-    """Return a list of tile sizes in the order of the loops, 0 where none is given: `[64, @{tile_n}, 0]`."""
+    """Return a list of tile sizes in the order of the loops, 0 for missing ones: `[64, @{tile_n}, 0]`."""
     return f"[{', '.join(str(tiles.get(loop.name, 0)) for loop in loops)}]"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from ...core import Value
 from ...core.mlir_operation import Operation
 from .cuda_levels import intrinsic_of
-from .roles import Roles
+from .roles import LoopRoles
 from .space import Schedule
 
 _ROW_MAJOR, _COLUMN_MAJOR = "t", "n"
@@ -37,7 +37,7 @@ def config_name(schedule: Schedule, config: Mapping[str, Value]) -> str:
         vector = _joined(plain, "vector_m", "vector_n", "vector_k")
         return f"tilesize_{tile}_interchange_{order}_vectorsize_{vector}{rest}_llvm_cpu"
     block = _joined(plain, "block_dim_x", "block_dim_y", "block_dim_z")
-    intrinsic = intrinsic_of(Roles.of(schedule.operation))
+    intrinsic = intrinsic_of(LoopRoles.of(schedule.operation))
     if intrinsic is not None:
         vector, way = f"{intrinsic.m}x{intrinsic.n}", "tensorcore_mmasync"
     else:
@@ -50,7 +50,7 @@ def config_name(schedule: Schedule, config: Mapping[str, Value]) -> str:
 
 
 def path_of(root: Path, schedule: Schedule, config: Mapping[str, Value]) -> Path:
-    """Return where a config's module stands: `ROOT/linalg/matmul/matmul_1024x512x256_f32t_f32t_f32t/tilesize_...`."""
+    """Return the file of a config's module: `ROOT/linalg/matmul/matmul_1024x512x256_f32t_f32t_f32t/tilesize_...`."""
     folder = root / "linalg" / _family(schedule.operation) / operation_name(schedule.operation)
     return folder / f"{config_name(schedule, config)}.mlir"
 

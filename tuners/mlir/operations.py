@@ -1,4 +1,4 @@
-"""An operation of linalg's as loops and indices, where it is a sum of products that can be scheduled."""
+"""Converts linalg operations that are sums of products into loops and indices."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _MEMO = "linalg.memoized_indexing_maps"
 _REDUCTIONS = ("k", "filter_loop", "input_channel")
 
 
-class NotSchedulable(Exception):
+class NotSchedulableError(Exception):
     """An operation has no schedule here, for a reason in words."""
 
 
 def operation_of(operation: Any, position: int, number: int) -> Operation | None:
-    """Return an operation as loops and indices; None for what linalg does not have or only copies and fills.
+    """Return an operation as loops and indices; None for other dialects, copies and fills.
 
-    Raises `NotSchedulable` for another of linalg's.
+    Raises `NotSchedulableError` for another of linalg's.
     """
     _, linalg = load()
     if not operation.name.startswith("linalg.") or operation.name in ("linalg.fill", "linalg.yield", "linalg.index"):
@@ -35,11 +35,11 @@ def operation_of(operation: Any, position: int, number: int) -> Operation | None
         dimensions = linalg.infer_convolution_dimensions(operation)
         roles = _roles(dimensions, _CONVOLUTION)
         if list(dimensions.depth) or not (roles["input_channel"] and roles["output_channel"]):
-            raise NotSchedulable("it is depthwise, grouped or a pooling")
+            raise NotSchedulableError("it is depthwise, grouped or a pooling")
         if len(roles["output_image"]) != len(_IMAGE):
-            raise NotSchedulable("it is no 2-d convolution")
+            raise NotSchedulableError("it is no 2-d convolution")
         return _described(operation, position, number, _names(roles, _CONVOLUTION), roles)
-    raise NotSchedulable("it is neither a matrix product nor a convolution")
+    raise NotSchedulableError("it is neither a matrix product nor a convolution")
 
 
 def _roles(dimensions: Any, names: Mapping[str, str]) -> dict[str, list[int]]:
@@ -68,7 +68,7 @@ def _described(
     types = [TensorType(tuple(value.type.shape), str(value.type.element_type)) for value in operation.operands]
     sizes = _sizes(accesses, types)
     if not accesses[2] or not all(sizes.values()):
-        raise NotSchedulable("its result is one number" if not accesses[2] else "a loop of it has no steps")
+        raise NotSchedulableError("its result is one number" if not accesses[2] else "a loop of it has no steps")
     reductions = {names[item] for role in _REDUCTIONS for item in roles.get(role, ())}
     loops = tuple(Loop(names[i], sizes[names[i]], names[i] in reductions) for i in sorted(names))
     kind = _kind(roles, accesses)
@@ -84,7 +84,7 @@ def _index(ir: Any, expression: Any, names: Mapping[int, str]) -> Index:
         return tuple((loop, factor * expression.rhs.value) for loop, factor in _index(ir, expression.lhs, names))
     if isinstance(expression, ir.AffineAddExpr):
         return _index(ir, expression.lhs, names) + _index(ir, expression.rhs, names)
-    raise NotSchedulable(f"its index {expression} is no sum of loops")
+    raise NotSchedulableError(f"its index {expression} is no sum of loops")
 
 
 def _sizes(accesses: Sequence[Sequence[Index]], types: Sequence[TensorType]) -> dict[str, int]:

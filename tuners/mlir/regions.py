@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .bindings import load
-from .operations import NotSchedulable, operation_of
+from .operations import NotSchedulableError, operation_of
 
 
 def separate(body: Sequence[Any]) -> bool:
@@ -24,34 +24,34 @@ def separate(body: Sequence[Any]) -> bool:
     return bool(moved)
 
 
-def _loses_its_schedule(one: Any, position: int) -> bool:
-    if one.name != "linalg.generic" and ".conv_" not in one.name:
+def _loses_its_schedule(statement: Any, position: int) -> bool:
+    if statement.name != "linalg.generic" and ".conv_" not in statement.name:
         return False
     try:
-        operation = operation_of(one, position, 0)
-    except NotSchedulable:
+        operation = operation_of(statement, position, 0)
+    except NotSchedulableError:
         return False
     return operation is not None and (
         operation.kind == "contraction" or any(loop.size == 1 for loop in operation.loops)
     )
 
 
-def _wrap(one: Any) -> None:
+def _wrap(operation: Any) -> None:
     """Put an operation, and the filling of the tensor that it adds to, into `flow.dispatch.region`."""
     ir, _ = load()
     region = ir.Operation.create(
         "flow.dispatch.region",
-        results=[one.results[0].type],
+        results=[operation.results[0].type],
         attributes={"operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 0])},
         regions=2,
-        ip=ir.InsertionPoint(one),
+        ip=ir.InsertionPoint(operation),
     )
     inside = ir.InsertionPoint(region.regions[0].blocks.append())
-    start = one.operands[2]
+    start = operation.operands[2]
     if isinstance(start.owner, ir.Operation | ir.OpView) and start.owner.name == "linalg.fill":
         start = start.owner.clone(ip=inside).results[0]
-    moved = one.operation.clone(ip=inside)
+    moved = operation.operation.clone(ip=inside)
     moved.operands[2] = start
     ir.Operation.create("flow.return", operands=[moved.results[0]], ip=inside)
-    one.results[0].replace_all_uses_with(region.results[0])
-    one.erase()
+    operation.results[0].replace_all_uses_with(region.results[0])
+    operation.erase()

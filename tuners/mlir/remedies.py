@@ -1,4 +1,4 @@
-"""What to do about a function without operations of linalg's that can be scheduled."""
+"""Advice for a function without linalg operations that can be scheduled."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _INPUT = "lower it first: iree-compile --compile-to=input --iree-hal-target-back
 
 
 def remedy(body: Sequence[Any]) -> str:
-    """Return what to do, by what the function's operations are instead."""
+    """Return advice by the operations of the function."""
     names = {statement.name for statement in body}
     dialects = {name.partition(".")[0] for name in names}
     if "torch" in dialects:

@@ -9,7 +9,7 @@ from ...core.mlir_operation import Loop, Operation
 
 
 @dataclass(frozen=True)
-class Roles:
+class LoopRoles:
     """The loops of an operation by the part they play; a convolution is a product at each place of its window."""
 
     operation: Operation
@@ -23,7 +23,7 @@ class Roles:
     """The rows of a convolution's image."""
 
     @classmethod
-    def of(cls, operation: Operation) -> Roles:
+    def of(cls, operation: Operation) -> LoopRoles:
         """Return the roles of an operation's loops."""
         by_name = {loop.name: loop for loop in operation.loops}
         result = [by_name[index[0][0]] for index in operation.accesses[2]]

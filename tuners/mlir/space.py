@@ -11,8 +11,8 @@ from ...core import Config, SearchSpace, SpaceError, Target, Value
 from ...core.mlir_operation import Operation
 from . import cpu_levels, cuda_levels
 from .levels import Levels
-from .machine import Machine
-from .roles import Roles
+from .machine import ScheduleTarget
+from .roles import LoopRoles
 
 Ranges = Mapping[str, Sequence[int]]
 
@@ -25,7 +25,7 @@ class Schedule:
     values: Mapping[str, tuple[int, ...]]
     constraints: tuple[str, ...]
     first: tuple[Config, ...]
-    """Likely configs, the likeliest first."""
+    """Likely configs, the most likely first."""
     info: str
     """`compilation_info` in MLIR, with marks."""
     prefix: str = ""
@@ -43,13 +43,13 @@ class Schedule:
         return {name.removeprefix(self.prefix): int(config[name]) for name in names}
 
 
-def schedule(operation: Operation, machine: Machine, ranges: Ranges | None = None, prefix: str = "") -> Schedule:
+def schedule(operation: Operation, machine: ScheduleTarget, ranges: Ranges | None = None, prefix: str = "") -> Schedule:
     """Return how an operation can be scheduled on a processor.
 
     With `ranges`, the parameters that these name take their values, and the others keep their likeliest. Raises
     `SpaceError` where no config is left.
     """
-    levels = (cpu_levels if machine.target is Target.CPU else cuda_levels).levels(Roles.of(operation), machine)
+    levels = (cpu_levels if machine.target is Target.CPU else cuda_levels).levels(LoopRoles.of(operation), machine)
     if ranges:
         constraints = levels.constraints
         space, remarks = _space_within(levels, ranges, operation)
@@ -69,7 +69,7 @@ def schedule(operation: Operation, machine: Machine, ranges: Ranges | None = Non
     )
 
 
-def schedules(operations: Sequence[Operation], machine: Machine, ranges: Ranges | None = None) -> list[Schedule]:
+def schedules(operations: Sequence[Operation], machine: ScheduleTarget, ranges: Ranges | None = None) -> list[Schedule]:
     """Return how each operation of a function can be scheduled; where there are several their names are prefixes.
 
     One without a config is left to IREE, with a remark. Raises `SpaceError` where all are.
@@ -90,7 +90,7 @@ def schedules(operations: Sequence[Operation], machine: Machine, ranges: Ranges 
 
 
 def _derived(levels: Levels, operation: Operation) -> tuple[tuple[str, ...], SearchSpace]:
-    """Return a derived space and its constraints; of a small operation even what is slow elsewhere."""
+    """Return a derived space and its constraints. For a small operation it includes usually slow configs."""
     preferred = levels.constraints + levels.preferences
     try:
         return preferred, _space_of(levels.values, preferred, operation)
@@ -99,7 +99,7 @@ def _derived(levels: Levels, operation: Operation) -> tuple[tuple[str, ...], Sea
 
 
 def _space_within(levels: Levels, ranges: Ranges, operation: Operation) -> tuple[SearchSpace, list[str]]:
-    """Return the space that the ranges give, within the operation's shape, and what was left out of them.
+    """Return the space of the ranges within the operation's shape, and the excluded values.
 
     What they do not name is held; where no config is left then, it is free.
     """
@@ -130,7 +130,7 @@ def _space_of(values: Ranges, constraints: Sequence[str], operation: Operation) 
 
 
 def _nearest(likely: Iterable[Mapping[str, int]], space: SearchSpace) -> list[Config]:
-    """Return members near the likely ones; the space's default where none is."""
+    """Return members close to the likely ones; the space's default if there are none."""
     found: dict[Config, None] = {}
     for item in likely:
         config = Config(
@@ -147,6 +147,6 @@ def _close(values: Sequence[int], wanted: int) -> int:
 
 
 def _renaming(names: Iterable[str], prefix: str) -> Callable[[str], str]:
-    """Return what puts the prefix before each of the names in a text."""
+    """Return a function that puts the prefix before each of the names in a text."""
     pattern = re.compile(rf"\b({'|'.join(names)})\b")
     return lambda text: pattern.sub(lambda found: prefix + found[1], text)

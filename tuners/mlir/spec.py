@@ -42,7 +42,7 @@ class Spec:
     """A spec's text, and the operations that it cannot carry."""
 
     text: str
-    """Empty where it would carry none."""
+    """Text of the spec; empty without schedules."""
     left_out: tuple[str, ...]
 
 
@@ -57,17 +57,17 @@ def tuning_spec(problem: MlirProblem, infos: Mapping[str, str]) -> Spec:
         chosen = [operation for operation in problem.operations if operation.name in infos]
         left_out = [item for item in chosen if body[item.position].parent.name == "flow.dispatch.region"]
         matchers: dict[str, _Matcher] = {}
-        for one in chosen:
-            for form in ("", "_generic") if one not in left_out else ():
-                alone = _alone(body[one.position], one, bool(form))
-                matchers[str(alone)] = _Matcher(f"match_{one.name}{form}", alone, one, infos[one.name])
+        for schedule in chosen:
+            for form in ("", "_generic") if schedule not in left_out else ():
+                alone = _alone(body[schedule.position], schedule, bool(form))
+                matchers[str(alone)] = _Matcher(f"match_{schedule.name}{form}", alone, schedule, infos[schedule.name])
         text = _written({matcher.name: matcher for matcher in matchers.values()}) if matchers else ""
     return Spec(text, tuple(item.name for item in left_out))
 
 
 @dataclass(frozen=True)
 class _Matcher:
-    """What a sequence of the spec looks for, and what it gives."""
+    """A matcher of the spec, and the schedule that it applies."""
 
     name: str
     alone: Any
@@ -105,9 +105,9 @@ def _written(matchers: Mapping[str, _Matcher]) -> str:
     """Return the spec with each matcher's placeholder replaced by its operation."""
     ir, _ = load()
     texts = []
-    for name, one in matchers.items():
-        lhs, rhs, start = one.types
-        texts.append(_MATCHER.format(name=name, lhs=lhs, rhs=rhs, start=start, info=one.info))
+    for name, matcher in matchers.items():
+        lhs, rhs, start = matcher.types
+        texts.append(_MATCHER.format(name=name, lhs=lhs, rhs=rhs, start=start, info=matcher.info))
     pairs = ", ".join(f"@{name} -> @apply_op_config" for name in matchers)
     spec = ir.Module.parse(_SPEC.format(matchers="\n".join(texts), pairs=pairs))
     for placeholder in walk(spec.operation):

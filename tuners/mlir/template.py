@@ -1,4 +1,4 @@
-"""A module as a kernel: schedules are attached by IREE's bindings, and what a config decides in them is left open."""
+"""Turns a module into a kernel: IREE's bindings attach schedules with slots for the parameters."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _ATTRIBUTE = "compilation_info"
 def kernel_of(problem: MlirProblem, target: Target, schedules: Sequence[Schedule]) -> MlirKernel:
     """Return the module with a slot at each scheduled operation.
 
-    Raises `KernelError` where IREE does not know an attribute of a schedule: it is another version then.
+    Raises `KernelError` if IREE, in another version, does not know an attribute of a schedule.
     """
-    for one in schedules:
-        _require_known(Slot(one.info).filled(one.first[0]), one)
+    for scheduled in schedules:
+        _require_known(Slot(scheduled.info).filled(scheduled.first[0]), scheduled)
     values = {name: choices for schedule in schedules for name, choices in schedule.values.items()}
     likely = [{name: v for schedule in schedules for name, v in schedule.first[min(i, len(schedule.first) - 1)].items()}
               for i in range(max((len(schedule.first) for schedule in schedules), default=0))]  # fmt: skip
@@ -66,17 +66,17 @@ def _require_known(info: str, schedule: Schedule) -> None:
 def _pieces(problem: MlirProblem, schedules: Sequence[Schedule]) -> tuple[str | Slot, ...]:
     """Return the module's text, with a slot where the attribute of each scheduled operation stands.
 
-    A text that cannot be mistaken is attached in the place of each, so that the printer says where that is.
+    A unique mark is attached to each operation, so that the printer shows its place.
     """
     marks = {schedule.operation.position: f'"{problem.digest}:{schedule.operation.position}"' for schedule in schedules}
     rest = attached(problem, marks)
     pieces: list[str | Slot] = []
-    for one in schedules:
-        entry = f"{_ATTRIBUTE} = {marks[one.operation.position]}"
-        # The comma goes with the entry, so that nothing is left of it where nothing is bound.
+    for scheduled in schedules:
+        entry = f"{_ATTRIBUTE} = {marks[scheduled.operation.position]}"
+        # The comma belongs to the entry, so that it disappears if nothing is bound.
         before, found, after = rest.partition(f"{entry}, ")
         if not found:
             before, _, after = rest.partition(entry)
-        pieces += [before, Slot(f"{_ATTRIBUTE} = {one.info}{', ' if found else ''}")]
+        pieces += [before, Slot(f"{_ATTRIBUTE} = {scheduled.info}{', ' if found else ''}")]
         rest = after
     return (*pieces, rest)

@@ -1,6 +1,6 @@
-"""The attention loop as a graph: what each operation takes on an SM of a Hopper GPU, by tile sizes.
+"""The attention loop as a graph: the cost of each operation on an SM of a Hopper GPU, by tile sizes.
 
-The rates are those of the device's documents, and none is fitted to measurements. One cycle of the model is
+The rates are from the device's documentation, and none is fitted to measurements. One cycle of the model is
 `CLOCKS` clocks of the device, so that a table has tens of rows.
 """
 
@@ -11,14 +11,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ...core import Config, OptionError, SearchSpace, Value
-from .graph import Edge, Graph, Operation, Roles
+from .graph import Edge, Graph, LoopOperation, WarpRoles
 from .load_balance import most_balanced
 
 CLOCKS = 64
 SHARED_BYTES = 227 * 1024
 """Shared memory that a block may take."""
 REGISTERS = 65536
-"""Of a multiprocessor."""
+"""Number of registers of a multiprocessor."""
 OTHER_REGISTERS = 24
 """Of a thread, beside tiles of results, at least: nvcc 13.0 spills hundreds of bytes where fewer are left."""
 TURN_REGISTERS = 8
@@ -53,7 +53,7 @@ class Rates:
 
 @dataclass(frozen=True)
 class AttentionShape:
-    """Sizes of the problem. Raises `OptionError` for those that no tile can serve."""
+    """Sizes of the problem. Raises `OptionError` if no tile can serve them."""
 
     batch: int
     heads: int
@@ -72,7 +72,7 @@ class AttentionShape:
             if (dim := getattr(self, name)) % 16 or not 16 <= dim <= LARGEST_DIM:
                 raise OptionError(
                     f"`{name}` {dim} is no size that the matrix instructions have",
-                    f"use a multiple of 16 up to {LARGEST_DIM}, with zeros in the columns that are too many",
+                    f"use a multiple of 16 up to {LARGEST_DIM}, padded with zeros",
                 )
         if self.heads % self.kv_heads:
             raise OptionError(
@@ -143,7 +143,7 @@ class AttentionShape:
         return operands + 2 * 128 * self.head_dim_kv <= SHARED_BYTES
 
     def heads_abreast(self) -> list[Value]:
-        """Return how many heads may stand side by side: 1, and where it is causal three more.
+        """Return the possible numbers of interleaved heads: 1, and three more for causal attention.
 
         These are all, a power of 2 whose keys and values fill at most half of the L2 cache, and as many as balance
         the load of `WORKERS` best. Elsewhere all tiles take as long, and the cache is used best by those of one
@@ -165,7 +165,7 @@ class AttentionShape:
         return most_balanced(self.batch * self.heads, tiles, Rates().multiprocessors, self._heads_in_cache)
 
     def first_changes(self) -> list[dict[str, Value]]:
-        """Return what a search tries first beside its start: none of it is in the model of one loop."""
+        """Return configs to try first besides the start. The model of one loop does not cover them."""
         in_place: dict[str, Value] = {"WAIT_IN_PLACE": True}
         working = {**in_place, "WORKERS": Rates().multiprocessors}
         balanced: list[Value] = [self._most_balanced_heads] if self.causal and self._most_balanced_heads > 1 else []
@@ -193,7 +193,7 @@ class AttentionShape:
         return f"{kept} + {result} + P_SHARED * (2 * BLOCK_M * BLOCK_N + 4 * BLOCK_M)"
 
     def iterations(self, tiles: Mapping[str, Value]) -> int:
-        """Return the tiles of keys that a block meets, on average where it is causal."""
+        """Return the number of key tiles of a block, on average for causal attention."""
         keys = float(self.seq_len_k)
         if self.causal:
             blocks = math.ceil(self.seq_len_q / int(tiles["BLOCK_M"]))
@@ -218,16 +218,20 @@ def attention_graph(shape: AttentionShape, tiles: Config, rates: Rates) -> Graph
     def use(resource: str, work: float, rate: float) -> dict[str, tuple[int, ...]]:
         return {resource: (1,) * cycles(work, rate)}
 
-    def vector(name: str, work: float, **more: int) -> Operation:
-        return Operation(name, cycles(work, rates.vector), use("vector", work, rates.vector), one_version=True, **more)
+    def vector(name: str, work: float, **more: int) -> LoopOperation:
+        return LoopOperation(
+            name, cycles(work, rates.vector), use("vector", work, rates.vector), one_version=True, **more
+        )
 
-    def copy(name: str, dim: int) -> Operation:
+    def copy(name: str, dim: int) -> LoopOperation:
         taken = use("copy", 2 * n * dim, rates.copy_bytes)
-        return Operation(name, len(taken["copy"]) + cycles(rates.copy_latency, 1.0), taken, buffer_bytes=2 * n * dim)
+        return LoopOperation(
+            name, len(taken["copy"]) + cycles(rates.copy_latency, 1.0), taken, buffer_bytes=2 * n * dim
+        )
 
-    def product(name: str, flops: float, read: float) -> Operation:
+    def product(name: str, flops: float, read: float) -> LoopOperation:
         taken = use("tensor", flops, rates.tensor_flops) | use("shared", read, rates.shared_bytes)
-        return Operation(name, max(map(len, taken.values())) + 1, taken, one_version=True)
+        return LoopOperation(name, max(map(len, taken.values())) + 1, taken, one_version=True)
 
     exp = use("special", m * n, rates.special) | use("vector", m * n, rates.vector)
     scale, cast = cycles(m, rates.special), cycles(m * n, rates.vector / 2)
@@ -236,10 +240,10 @@ def attention_graph(shape: AttentionShape, tiles: Config, rates: Rates) -> Graph
         # Each group of 64 rows reads the tile of keys, and its own rows of Q.
         product("QK", 2.0 * m * n * d, 2.0 * (n * d * (m // 64) + m * d)),
         vector("ROW_MAX", m * n),
-        Operation("SCALE", scale, {"special": (1,) * scale}, 4 * m * p_shared, one_version=not p_shared),
-        Operation("EXP", len(exp["special"]), exp, one_version=True),
+        LoopOperation("SCALE", scale, {"special": (1,) * scale}, 4 * m * p_shared, one_version=not p_shared),
+        LoopOperation("EXP", len(exp["special"]), exp, one_version=True),
         vector("ROW_SUM", m * n),
-        Operation("CAST", cast, {"vector": (1,) * cast}, 2 * m * n * p_shared, one_version=not p_shared),
+        LoopOperation("CAST", cast, {"vector": (1,) * cast}, 2 * m * n * p_shared, one_version=not p_shared),
         vector("RESCALE", m * dv),
         copy("COPY_V", dv),
         product("PV", 2.0 * m * n * dv, 2.0 * (n * dv * (m // 64) + m * n * p_shared)),
@@ -265,5 +269,5 @@ def attention_graph(shape: AttentionShape, tiles: Config, rates: Rates) -> Graph
     limits = dict.fromkeys(("copy", "shared", "tensor", "vector", "special"), 1)
     # TileLang 0.1.15 pipelines a loop whose length differs between blocks in two stages at most.
     stages = 2 if shape.causal and not tiles["ROLES"] else None
-    roles = Roles(("COPY_K", "COPY_V"), int(tiles["DEPTH"]), ("PV",)) if tiles["ROLES"] else None
+    roles = WarpRoles(("COPY_K", "COPY_V"), int(tiles["DEPTH"]), ("PV",)) if tiles["ROLES"] else None
     return Graph(operations, tuple(edges), limits, SHARED_BYTES - 2 * m * d, stages, roles)

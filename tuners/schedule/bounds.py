@@ -55,7 +55,7 @@ def require_interval(graph: Graph, interval: int) -> None:
 
 
 def longest_paths(graph: Graph, interval: int) -> Paths | None:
-    """Return the least cycles between starts at this interval (Floyd, Warshall); None where it is too small."""
+    """Return the minimum cycles between starts at this interval (Floyd, Warshall); None if it is too small."""
     at = {name: i for i, name in enumerate(graph.names)}
     paths = np.full((len(at), len(at)), -np.inf)
     np.fill_diagonal(paths, 0.0)

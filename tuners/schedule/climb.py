@@ -55,14 +55,14 @@ class ScheduleClimb:
         self._known: set[Code] = set()
         self._waiting: set[Code] = set()
         self._left: set[Code] = set()
-        """Asked for by earlier climbs, and not told yet."""
+        """Requested by earlier climbs, and not reported yet."""
         self._here: Config | None = None
         self._low, self._median, self._lowest = math.inf, math.inf, math.inf
         self._streak = 0
         self._unbuilt: Counter[Config] = Counter()
 
     def ask(self, n: int = 1) -> list[Config]:
-        """Return up to n configs whose code was not asked for before; empty when none is found."""
+        """Return up to n configs with new code; empty if none is found."""
         asked: list[Config] = []
         while len(asked) < n and (config := self._next()) is not None:
             asked.append(config)
@@ -114,7 +114,7 @@ class ScheduleClimb:
         return min(RESTART, RESTART_TILED) if self._space.tiles else RESTART
 
     def _restart(self) -> None:
-        """End this climb: the next success of those asked for from now on starts another one."""
+        """End this climb. The next success among later requests starts another one."""
         self._here = None
         self._low, self._median, self._streak = math.inf, math.inf, 0
         self._left |= self._waiting
@@ -190,7 +190,7 @@ class ScheduleClimb:
         return self._anew(self._space.draw_tiles(self._rng))
 
     def _anew(self, tiles: Config) -> Config | None:
-        """Return a schedule of few ranks by chance, or None where it cannot be built."""
+        """Return a random schedule of few ranks, or None if it cannot be built."""
         if self._unbuilt[tiles] >= UNBUILT:
             return None
         graph = self._space.graph(tiles)

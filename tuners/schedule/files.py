@@ -10,7 +10,8 @@ from typing import Any
 
 from ...core import Config, ScheduleError, Value
 from ...core.files import write_whole
-from .graph import Graph, Operation, Schedule, order_and_stage
+from ...core.text import BAD_DATA
+from .graph import Graph, LoopOperation, Schedule, order_and_stage
 from .reservation import Reservations
 from .space import INTERVAL, ScheduleSpace
 
@@ -53,12 +54,12 @@ def dump_schedule(
     write_whole(dump_file, "\n".join(lines) + "\n")
 
 
-def _kind(operation: Operation) -> str:
+def _kind(operation: LoopOperation) -> str:
     """Return the resource that it occupies longest."""
     return max(operation.uses, key=lambda name: sum(operation.uses[name]), default="none")
 
 
-def _users(graph: Graph, operation: Operation) -> str:
+def _users(graph: Graph, operation: LoopOperation) -> str:
     return ", ".join(dict.fromkeys(e.target for e in graph.edges if e.source == operation.name and e.carries_data))
 
 
@@ -75,7 +76,7 @@ def load_schedule(path: Path, space: ScheduleSpace) -> Config:
         raise ScheduleError(f"cannot read {path}: {why}", "give a schedule that a search wrote") from None
     try:
         found = _from_json(text) if text.lstrip().startswith("{") else _from_text(text)
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except BAD_DATA:
         raise ScheduleError(f"{path} holds no schedule", "give schedule_0000.txt or .json of a search") from None
     tiles, cycles = found
     if cycles.keys() != {INTERVAL, *space.operations}:

@@ -1,4 +1,4 @@
-"""The loop to schedule: operations, what they take and when, and their dependences.
+"""The loop to schedule: operations, the resources that they use and when, and their dependences.
 
 A schedule gives each operation a start cycle; the loop starts another iteration every `interval` cycles. Cycles are
 those of the model, not the device's clock.
@@ -18,7 +18,7 @@ Schedule = Mapping[str, int]
 
 
 @dataclass(frozen=True)
-class Operation:
+class LoopOperation:
     """One step of the loop's body."""
 
     name: str
@@ -27,13 +27,13 @@ class Operation:
     uses: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """By resource: the units that it occupies in each cycle from its start."""
     buffer_bytes: int = 0
-    """Shared memory of one version of its result; 0 where that is in registers."""
+    """Shared memory of one version of the result in bytes; 0 if it is in registers."""
     one_version: bool = False
     """Whether its result cannot be kept when it is written again, as registers cannot be indexed by iteration."""
 
     @property
     def length(self) -> int:
-        """Cycles until its result is there and its resources are free."""
+        """Cycles until the result is available and the resources are free."""
         return max(self.latency, self.reading)
 
     @property
@@ -54,26 +54,26 @@ class Edge:
     latency: int
     distance: int = 0
     carries_data: bool = True
-    """Whether the target reads the source's result; else it only has to wait, as before overwriting what is read."""
+    """Whether the target reads the source's result. Otherwise it only waits, as before overwriting a buffer."""
 
 
 @dataclass(frozen=True)
-class Roles:
+class WarpRoles:
     """Two programs of one loop, each in the order of its cycles: other warps load, ahead as there are buffers."""
 
     loading: tuple[str, ...]
     """The loads; the stages of their cycles say nothing, since they wait for a free buffer only."""
     depth: int
-    """Versions of what a load writes."""
+    """Number of versions of a load's result."""
     behind: tuple[str, ...]
     """What may be one stage behind the other computations, which the compiler keeps in one."""
 
 
 @dataclass(frozen=True)
 class Graph:
-    """A loop. Raises `ScheduleError` for what no schedule can satisfy at any interval."""
+    """A loop. Raises `ScheduleError` if no schedule satisfies it at any interval."""
 
-    operations: tuple[Operation, ...]
+    operations: tuple[LoopOperation, ...]
     """In an order in which one iteration can be executed: sources before targets, for edges of distance 0."""
     edges: tuple[Edge, ...]
     limits: Mapping[str, int]
@@ -82,8 +82,8 @@ class Graph:
     """Bytes of shared memory for all versions of all results; None for no limit."""
     stage_limit: int | None = None
     """The most stages that the compiler takes; None for no limit."""
-    roles: Roles | None = None
-    """Who executes what; None where all threads execute everything in one order."""
+    roles: WarpRoles | None = None
+    """Roles of warps; None if all threads execute everything in one order."""
 
     def __post_init__(self) -> None:
         names = [operation.name for operation in self.operations]
@@ -104,7 +104,7 @@ class Graph:
                 )
         self._check_order(names)
 
-    def _check_operation(self, operation: Operation) -> None:
+    def _check_operation(self, operation: LoopOperation) -> None:
         if operation.latency < 0 or any(units < 0 for used in operation.uses.values() for units in used):
             raise ScheduleError(f"{operation.name} has a negative latency or use", "use 0 or more")
         for resource, used in operation.uses.items():
@@ -142,7 +142,7 @@ class Graph:
         return tuple(operation.name for operation in self.operations)
 
     @cached_property
-    def by_name(self) -> Mapping[str, Operation]:
+    def by_name(self) -> Mapping[str, LoopOperation]:
         """The operations by name."""
         return {operation.name: operation for operation in self.operations}
 
@@ -165,8 +165,8 @@ def order_and_stage(graph: Graph, schedule: Schedule, interval: int) -> tuple[tu
     """
     loads = graph.roles.loading if graph.roles else ()
     stage = [schedule[name] // interval for name in graph.names]
-    first = min(one for name, one in zip(graph.names, stage, strict=True) if name not in loads)
-    stage = [0 if name in loads else one - first for name, one in zip(graph.names, stage, strict=True)]
+    first = min(at for name, at in zip(graph.names, stage, strict=True) if name not in loads)
+    stage = [0 if name in loads else at - first for name, at in zip(graph.names, stage, strict=True)]
     row = [schedule[name] % interval for name in graph.names]
     sequence = sorted(range(len(row)), key=lambda i: (graph.names[i] not in loads, row[i], -stage[i], i))
     order = [0] * len(row)
@@ -193,7 +193,7 @@ def versions(graph: Graph, schedule: Schedule, interval: int) -> dict[str, int]:
 
 
 def refusal(graph: Graph, schedule: Schedule, interval: int) -> str:
-    """Return why a valid schedule cannot be built, in words; '' where it can."""
+    """Return the reason why a valid schedule cannot be built; '' if it can."""
     stage = order_and_stage(graph, schedule, interval)[1]
     stages = max(stage) + 1
     if graph.roles and (why := _apart(graph.names, graph.roles, stage) or _held_up(graph, schedule, interval)):
@@ -210,8 +210,8 @@ def refusal(graph: Graph, schedule: Schedule, interval: int) -> str:
     return ""
 
 
-def _apart(names: Sequence[str], roles: Roles, stages: Sequence[int]) -> str:
-    """Return what the language of roles cannot say: operations on registers take no stage of their own."""
+def _apart(names: Sequence[str], roles: WarpRoles, stages: Sequence[int]) -> str:
+    """Return what warp roles cannot express: operations on registers have no stage of their own."""
     by_name = dict(zip(names, stages, strict=True))
     together = {name: by_name[name] for name in names if name not in (*roles.loading, *roles.behind)}
     first, last = (pick(together, key=together.__getitem__) for pick in (min, max))
@@ -222,7 +222,7 @@ def _apart(names: Sequence[str], roles: Roles, stages: Sequence[int]) -> str:
 
 
 def _held_up(graph: Graph, schedule: Schedule, interval: int) -> str:
-    """Return which load waits for a buffer, and holds up another one for too long; '' where none does.
+    """Return the load that waits for a buffer and delays another one for too long; '' if there is none.
 
     For ever, where the buffer is only freed after what the other is for. Or so long that the other has less than an
     iteration to arrive, where in the other order both would have more: on an H200 attention that loads V first, in two

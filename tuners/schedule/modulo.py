@@ -42,7 +42,7 @@ def modulo_schedule(graph: Graph, interval: int, priority: Mapping[str, float] |
     for _ in range(PLACEMENTS * len(graph.names)):
         if not waiting:
             return from_zero(placed, interval)
-        name = min(waiting, key=lambda one: (-rank[one], graph.names.index(one)))
+        name = min(waiting, key=lambda name: (-rank[name], graph.names.index(name)))
         early = max(
             (placed[e.source] + e.latency - interval * e.distance for e in incoming[name] if e.source in placed),
             default=0,

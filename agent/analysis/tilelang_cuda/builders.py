@@ -1,25 +1,41 @@
-"""Reads a TileLang kernel file for CUDA: its builders, and what each of their kernels allocates and copies."""
+"""Reads a TileLang kernel file for CUDA: its builders, what their kernels allocate and copy, and their products.
+
+A product on the CUDA cores is a pipelined loop that copies two tiles and adds their outer products.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 import libcst as cst
-import libcst.matchers as m
 
 from ....core import PythonKernel
-from ..applicability import NotApplicable, require
-from ..edit import Edit
-from ..search import find_all
-from ..source import Statement, code, names, statements
-from ..template import canonical, match
+from ..applicability import fitting, need, require
+from ..source import canonical, code, names
+from ..template import match, matches
 from ..tilelang import cuda_tilelang, is_prim_func
+from ..tree import Statement, block_of, named, only_line, with_block
 
 T = TypeVar("T")
 COMPILED = "return tilelang.compile(q_kernel, out_idx=[-1], target=q_target)"
+PIPELINED = "T.Pipelined(q_n, num_stages=q_s)"
+_LOOPS = (
+    "T.unroll(q_step, unroll_factor=q_factor)",
+    "T.unroll(q_step)",
+    "T.serial(q_step)",
+)
+_PRODUCT = """
+for q_k in {loop}:
+    for q_i, q_j in T.Parallel(q_rows, q_columns):
+        q_acc[q_i, q_j] += q_left * q_right
+"""
+_TRANSPOSITION = """
+for q_n, q_k in T.Parallel(q_a, q_b):
+    q_to[q_k, q_n] = q_from[q_n, q_k]
+"""
 
 
 @dataclass(frozen=True)
@@ -29,6 +45,11 @@ class Tensor:
     name: str
     shape: tuple[str, ...]
     dtype: str
+
+    @property
+    def text(self) -> str:
+        """The parameter as it is written."""
+        return f'{self.name}: T.Tensor(({", ".join(self.shape)}{"," * (len(self.shape) == 1)}), "{self.dtype}")'
 
 
 @dataclass(frozen=True)
@@ -58,12 +79,7 @@ class Builder:
     @property
     def statements(self) -> Sequence[Statement]:
         """The statements of the T.Kernel block."""
-        return _body(self.block)
-
-    @property
-    def before(self) -> Sequence[Statement]:
-        """What the builder computes before the prim_func."""
-        return [s for s in _body(self.function) if s is not self.prim and s is not self.result]
+        return block_of(self.block)
 
     @functools.cached_property
     def tensors(self) -> dict[str, Tensor]:
@@ -74,8 +90,7 @@ class Builder:
             if isinstance(annotation, cst.Call) and len(annotation.args) == 2 and code(annotation.func) == "T.Tensor":
                 shape, dtype = (arg.value for arg in annotation.args)
                 if isinstance(shape, cst.Tuple) and isinstance(dtype, cst.SimpleString):
-                    sizes = tuple(canonical(code(element.value)) for element in shape.elements)
-                    found[param.name.value] = Tensor(param.name.value, sizes, str(dtype.evaluated_value))
+                    found[param.name.value] = Tensor(param.name.value, _sizes(shape), str(dtype.evaluated_value))
         return found
 
     @functools.cached_property
@@ -86,90 +101,51 @@ class Builder:
             for kind in ("shared", "fragment"):
                 parts = match(f'q_name = T.alloc_{kind}(q_shape, "float32")', statement)
                 if parts:
-                    shape = cst.ensure_type(cst.parse_expression(parts["shape"]), cst.Tuple)
-                    found[parts["name"]] = (
-                        kind,
-                        tuple(canonical(code(element.value)) for element in shape.elements),
-                        statement,
-                    )
+                    found[parts["name"]] = (kind, _sizes(cst.parse_expression(parts["shape"])), statement)
         return found
-
-    @functools.cached_property
-    def kernel_call(self) -> cst.Call:
-        """`T.Kernel(...)`."""
-        return cst.ensure_type(self.block.items[0].item, cst.Call)
-
-    @property
-    def grid(self) -> tuple[str, ...]:
-        """The extents of the grid."""
-        return tuple(canonical(code(arg.value)) for arg in self.kernel_call.args if arg.keyword is None)
 
     @property
     def threads(self) -> str:
         """The text of `threads=...`; empty without."""
-        return next((code(a.value) for a in self.kernel_call.args if a.keyword and a.keyword.value == "threads"), "")
-
-    @property
-    def axes(self) -> tuple[str, ...]:
-        """The names of the block's indices."""
-        alias = self.block.items[0].asname
-        if alias is None:
-            return ()
-        elements = (
-            [element.value for element in alias.name.elements] if isinstance(alias.name, cst.Tuple) else [alias.name]
-        )
-        return tuple(code(element) for element in elements)
+        args = cst.ensure_type(self.block.items[0].item, cst.Call).args
+        return next((code(arg.value) for arg in args if arg.keyword and arg.keyword.value == "threads"), "")
 
     def uses(self, name: str) -> int:
         """How often the prim_func names something, its parameters apart."""
-        return len(find_all(self.block, m.Name(name)))
+        return len(named(self.block, name))
 
 
 def builders_of(kernel: PythonKernel) -> list[Builder]:
-    """Return the builders of a TileLang file for CUDA. Raises NotApplicable for other kernels."""
+    """Return the builders of a TileLang file for CUDA. Raises NotApplicableError for other kernels."""
     found = (_builder(s) for s in cuda_tilelang(kernel).body if isinstance(s, cst.FunctionDef))
     return [item for item in found if item is not None]
 
 
 def the_one(builders: Sequence[Builder], read: Callable[[Builder], T]) -> T:
-    """Return what is read of the only builder that can be read so. Raises NotApplicable for none, and for several."""
-    found: list[T] = []
-    reasons: list[str] = []
-    for builder in builders:
-        try:
-            found.append(read(builder))
-        except NotApplicable as reason:
-            reasons.append(str(reason))
-    require(found, "; ".join(dict.fromkeys(reasons)) or "no function builds one prim_func and returns it compiled")
+    """Return what is read of the only builder that can be read so.
+
+    Raises NotApplicableError for none, and for several.
+    """
+    found = fitting(builders, read, "no function builds one prim_func and returns it compiled")
     require(len(found) == 1, "several builders fit")
     return found[0]
 
 
 def _builder(function: cst.FunctionDef) -> Builder | None:
-    if not isinstance(function.body, cst.IndentedBlock):
-        return None
-    prims = [s for s in function.body.body if isinstance(s, cst.FunctionDef)]
-    if len(prims) != 1 or not is_prim_func(prims[0]) or not isinstance(prims[0].body, cst.IndentedBlock):
-        return None
-    result = function.body.body[-1]
+    prims, result = [s for s in function.body.body if isinstance(s, cst.FunctionDef)], function.body.body[-1]
     compiled = match(COMPILED, result)
-    (block, *more) = prims[0].body.body
-    if more or not isinstance(block, cst.With) or len(block.items) != 1 or compiled is None:
+    if len(prims) != 1 or not is_prim_func(prims[0]) or compiled is None or compiled["kernel"] != prims[0].name.value:
         return None
-    if compiled["kernel"] != prims[0].name.value or not m.matches(
-        block.items[0].item, m.Call(func=m.Attribute(m.Name("T"), m.Name("Kernel")))
-    ):
+    (block, *more) = prims[0].body.body
+    if more or not isinstance(block, cst.With) or len(block.items) != 1:
+        return None
+    if not matches(block.items[0].item, "T.Kernel(q__)"):
         return None
     return Builder(function, prims[0], block, cst.ensure_type(result, cst.SimpleStatementLine), compiled["target"])
 
 
-def _body(node: cst.With | cst.FunctionDef | cst.For) -> Sequence[Statement]:
-    return [s for s in node.body.body if isinstance(s, cst.BaseStatement)]
-
-
-def body_of(loop: cst.For) -> Sequence[Statement]:
-    """Return a loop's statements."""
-    return _body(loop)
+def _sizes(shape: cst.BaseExpression) -> tuple[str, ...]:
+    return tuple(canonical(code(element.value)) for element in cst.ensure_type(shape, cst.Tuple).elements)
 
 
 def copy_of(node: cst.CSTNode) -> Copy | None:
@@ -183,37 +159,81 @@ def copy_of(node: cst.CSTNode) -> Copy | None:
 
 def without_unused(function: cst.FunctionDef) -> cst.FunctionDef:
     """Return a builder without assignments before its prim_func whose names nothing reads."""
-    while True:
-        body = cst.ensure_type(function.body, cst.IndentedBlock)
-        for position, statement in enumerate(body.body):
-            targets = _targets(statement)
-            others = [s for i, s in enumerate(body.body) if i != position]
-            if targets and not any(targets & names(other) for other in others):
-                function = function.with_changes(body=body.with_changes(body=others))
-                break
-        else:
-            return function
+    body = block_of(function)
+    for statement in body:
+        others = [line for line in body if line is not statement]
+        match only_line(statement):
+            case cst.Assign(targets=[cst.AssignTarget(target=target)]) if not names(target) & names(*others):
+                return without_unused(with_block(function, others))
+    return function
 
 
-def _targets(statement: cst.CSTNode) -> set[str]:
-    match statement:
-        case cst.SimpleStatementLine(body=[cst.Assign(targets=[cst.AssignTarget(target=target)])]):
-            return names(target)
-    return set()
+@dataclass(frozen=True)
+class Operand:
+    """A tile of the product, as it is copied from its tensor."""
+
+    copy: Copy
+    turned: bool
+    """Whether the step of the sum is the left operand's first axis, or the right one's last."""
+    passed: tuple[str, ...]
+    """The shared buffers that it passes through."""
 
 
-def parameters_text(builder: Builder) -> dict[str, str]:
-    """Return the prim_func's parameters as text, by name."""
-    return {
-        name: f'{name}: T.Tensor(({", ".join(tensor.shape)},), "{tensor.dtype}")'
-        if len(tensor.shape) == 1
-        else f'{name}: T.Tensor(({", ".join(tensor.shape)}), "{tensor.dtype}")'
-        for name, tensor in builder.tensors.items()
-    }
+@dataclass(frozen=True)
+class OuterProduct:
+    """`acc[i, j] += left[i, k] * right[k, j]` over k, in steps of a pipelined loop."""
+
+    loop: cst.For
+    stages: str
+    acc: str
+    allocation: Statement
+    """Of the accumulator."""
+    rows: str
+    columns: str
+    step: str
+    left: Operand
+    right: Operand
 
 
-def with_parameters(texts: Iterable[str]) -> Edit:
-    """Return an edit that puts other parameters in the place of a prim_func's."""
-    text = "".join(f"    {item},\n" for item in texts)
-    function = cst.ensure_type(statements(f"def f(\n{text}):\n    pass\n")[0], cst.FunctionDef)
-    return lambda _: function.params
+def product_of(builder: Builder) -> OuterProduct:
+    """Return the only product of a builder. Raises NotApplicableError where the loop does anything else, too."""
+    none = "no pipelined loop copies two tiles and only adds their outer products"
+    loops = [s for s in builder.statements if isinstance(s, cst.For) and match(PIPELINED, s.iter)]
+    require(len(loops) == 1, none)
+    loop = loops[0]
+    *loads, last = block_of(loop)
+    header = match(PIPELINED, loop.iter) or {}
+    parts = need(next(filter(None, (match(_PRODUCT.format(loop=written), last) for written in _LOOPS)), None), none)
+    copies = [copy for s in loads if (copy := copy_of(s))]
+    turns = [turn for s in loads if (turn := match(_TRANSPOSITION, s))]
+    rows, columns = (parts["i"], parts["k"]), (parts["k"], parts["j"])
+    for side, opposite in (("left", "right"), ("right", "left")):
+        left, right = _operand(parts[side], rows, copies, turns), _operand(parts[opposite], columns, copies, turns)
+        if left and right:
+            break
+    left, right = need(left, none), need(right, none)
+    alone = len(copies) == 2 and len({*left.passed, *right.passed}) == len(loads) == len(copies) + len(turns)
+    require(alone, none)
+    kind, shape, allocation = builder.tiles.get(parts["acc"], ("", (), last))
+    fitting_sum = kind == "fragment" and shape == (parts["rows"], parts["columns"])
+    require(fitting_sum, "the accumulator is no fp32 fragment of the tile's size")
+    sides = (parts["acc"], allocation, parts["rows"], parts["columns"], parts["step"])
+    return OuterProduct(loop, header["s"], *sides, left, right)
+
+
+def _operand(
+    text: str, index: tuple[str, str], copies: Sequence[Copy], turns: Sequence[dict[str, str]]
+) -> Operand | None:
+    factor: cst.CSTNode = cst.parse_expression(text)
+    known = {"a": index[0], "b": index[1]}
+    straight, turned = match("q_tile[q_a, q_b]", factor, known), match("q_tile[q_b, q_a]", factor, known)
+    found = straight or turned
+    if found is None:
+        return None
+    tile, is_turned, passed = found["tile"], straight is None, [found["tile"]]
+    for turn in turns:
+        if turn["to"] == tile:
+            tile, is_turned = turn["from"], not is_turned
+            passed.append(tile)
+    copy = next((item for item in copies if item.tile == tile), None)
+    return Operand(copy, is_turned, tuple(passed)) if copy else None

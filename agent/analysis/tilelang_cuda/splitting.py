@@ -1,4 +1,4 @@
-"""What the rules share that compute fp32 products as three of split operands."""
+"""What rules of TileLang for CUDA write: fp32 products as three of split operands, and a file's search space."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from ....core import Parameter
 
 SHARED_BYTES = 227 * 1024
-"""Of one block, on sm_90."""
+"""Shared memory of a block in bytes, on sm_90."""
 POLICIES = ("Square", "FullRow", "FullCol")
 """How the warps share a product's tile (`T.GemmWarpPolicy`)."""
-CONSTANTS = {"PARTS", "POLICY", "PROMOTE"}
-SPLITTER = "build_split"
-"""The function of a file that splits a matrix."""
-HELPER = '''
+NAMES = ("PARTS", "POLICY", "PROMOTE", "build_split", "build_turned_split")
+"""What a file has whose products are split."""
+_SPLIT = '''
 @functools.lru_cache
 def build_split(rows, columns):
     """Splits fp32 into a high part, which is rounded, and a low part: what that rounding lost."""
@@ -38,8 +37,7 @@ def build_split(rows, columns):
 
     return tilelang.compile(split, out_idx=[1, 2], target=TARGET)
 '''
-TURNING_SPLITTER = "build_turned_split"
-TURNING_HELPER = '''
+_TURNED_SPLIT = '''
 @functools.lru_cache
 def build_turned_split(rows, columns):
     """Splits a matrix like build_split, and turns it: tensor cores want both operands along the axis of the sum."""
@@ -67,6 +65,8 @@ def build_turned_split(rows, columns):
 
     return tilelang.compile(turned_split, out_idx=[1, 2], target=TARGET)
 '''
+SPLITTERS = {False: ("build_split", _SPLIT), True: ("build_turned_split", _TURNED_SPLIT)}
+"""The functions of a file that split a matrix, by whether they turn it: their names and definitions."""
 STEPS = {"bfloat16": 64, "tfloat32": 32}
 """Of the sum, at the start: rows of 128 bytes, as the swizzle of shared memory has them."""
 _VALUES = {"m": (64, 128, 256), "n": (64, 128, 256), "k": (32, 64), "threads": (128, 256, 512), "stages": (1, 2, 3, 4)}

@@ -1,7 +1,7 @@
 """Reads an address as a sum of indices, each times its stride: as written (`strides_of`), and by value (`Affine`).
 
 As written, indices are texts that a rule can write again, through the names that pointers and products have. By value,
-they are numbers of `Values`, whatever names they went through.
+they are numbers of `ValueNumbers`, whatever names they went through.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import libcst as cst
 
 from ..source import code, operand
-from .function import Function
-from .values import Part, Values
+from .function import Function, addends, factors
+from .values import Part, ValueNumbers
 
 COLUMNS, ROWS = "[None, :]", "[:, None]"
-"""How an index lies along one axis of a tile."""
-_NEW_AXIS = (COLUMNS, ROWS)
+"""The position of an index along one axis of a tile."""
+_AXES = {ROWS: "row", COLUMNS: "column"}
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def strides_of(function: Function, pointer: cst.BaseExpression) -> Mapping[str, 
 
 
 def strides_added(function: Function, base: str) -> list[Stride] | None:
-    """Return the strides of all indices in `base += ...`; None where one is of another form."""
+    """Return the strides of all indices in `base += ...`; None if one has another form."""
     found: list[Stride] = []
     for update in function.updates.get(base, ()):
         strides = _strides(function, update.value, None) if isinstance(update.operator, cst.AddAssign) else None
@@ -77,9 +77,9 @@ def strides_added(function: Function, base: str) -> list[Stride] | None:
 
 
 def size_of(function: Function, node: cst.BaseExpression) -> Stride | None:
-    """Return an expression as a number times sizes; None where it is anything else."""
+    """Return an expression as a number times sizes; None if it is anything else."""
     terms = _terms(function, node, None, "")
-    if len(terms) != 1 or not all(_is_size(function, item) for item in terms[0][1]):
+    if len(terms) != 1 or not all(function.is_fixed(item) for item in terms[0][1]):
         return None
     return Stride(terms[0][0], tuple(sorted(terms[0][1])))
 
@@ -87,14 +87,14 @@ def size_of(function: Function, node: cst.BaseExpression) -> Stride | None:
 def _strides(function: Function, node: cst.BaseExpression, base: str | None) -> dict[str, Stride] | None:
     found: dict[str, Stride] = {}
     bases = 0
-    for number, factors in _terms(function, node, base, ""):
-        indices = [factor for factor in factors if not _is_size(function, factor)]
-        if base is not None and factors == (base,) and number == 1:
+    for number, parts in _terms(function, node, base, ""):
+        indices = [factor for factor in parts if not function.is_fixed(factor)]
+        if base is not None and parts == (base,) and number == 1:
             bases += 1
-        elif base in factors or len(indices) != 1 or indices[0] in found:
+        elif base in parts or len(indices) != 1 or indices[0] in found:
             return None
         else:
-            sizes = tuple(sorted(factor for factor in factors if factor != indices[0]))
+            sizes = tuple(sorted(factor for factor in parts if factor != indices[0]))
             found[indices[0]] = Stride(number, sizes)
     return found if bases == (base is not None) else None
 
@@ -102,13 +102,12 @@ def _strides(function: Function, node: cst.BaseExpression, base: str | None) -> 
 def _terms(function: Function, node: cst.BaseExpression, base: str | None, axis: str) -> list[Term]:
     if isinstance(node, cst.Subscript):
         added = "[" + ", ".join(code(item.slice) for item in node.slice) + "]"
-        return _terms(function, node.value, base, added) if added in _NEW_AXIS and not axis else [(1, (code(node),))]
-    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Add):
-        return [*_terms(function, node.left, base, axis), *_terms(function, node.right, base, axis)]
-    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Multiply):
-        right = _terms(function, node.right, base, axis)
-        left = _terms(function, node.left, base, axis)
-        return [(a * b, tuple(sorted((*one, *other)))) for a, one in left for b, other in right if a * b]
+        return _terms(function, node.value, base, added) if added in _AXES and not axis else [(1, (code(node),))]
+    if len(parts := addends(node)) > 1:
+        return [term for part in parts for term in _terms(function, part, base, axis)]
+    if (sides := factors(node)) is not None:
+        left, right = (_terms(function, side, base, axis) for side in sides)
+        return [(a * b, tuple(sorted((*factors, *more)))) for a, factors in left for b, more in right if a * b]
     number = _number(function, node)
     if number is not None:
         return [(number, ())] if number else []
@@ -116,53 +115,43 @@ def _terms(function: Function, node: cst.BaseExpression, base: str | None, axis:
         value = function.value_of(node.value)
         if value is not None and (_is_product(function, value) or (base and function.base(node) == base)):
             return _terms(function, value, base, axis)
-        return [(1, (node.value if _is_size(function, node.value) else node.value + axis,))]
+        return [(1, (node.value if function.is_fixed(node.value) else node.value + axis,))]
     return [(1, (f"({code(node)}){axis}",))]
 
 
 def _number(function: Function, node: cst.BaseExpression) -> int | None:
     """Return a whole number, through names that stand for it."""
-    while isinstance(node, cst.Name):
-        value = function.value_of(node.value)
-        if value is None:
-            return None
+    while isinstance(node, cst.Name) and (value := function.value_of(node.value)) is not None:
         node = value
     return node.evaluated_value if isinstance(node, cst.Integer) else None
 
 
 def _is_product(function: Function, node: cst.BaseExpression) -> bool:
-    """Return whether an expression is a product of sizes and numbers."""
-    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Multiply):
-        return _is_product(function, node.left) and _is_product(function, node.right)
-    return isinstance(node, cst.Integer) or (isinstance(node, cst.Name) and _is_size(function, node.value))
-
-
-def _is_size(function: Function, name: str) -> bool:
-    changed = name in function.assignments or name in function.updates
-    return name in function.parameters and not changed
+    if (sides := factors(node)) is not None:
+        return all(_is_product(function, side) for side in sides)
+    return isinstance(node, cst.Integer) or (isinstance(node, cst.Name) and function.is_fixed(node.value))
 
 
 Index = tuple[int, str]
-"""A value and, for `tl.arange`, the axis of the tile that it lies on: 'row', 'column' or ''."""
-_AXES = {ROWS: "row", COLUMNS: "column"}
+"""A value and, for `tl.arange`, its axis of the tile: 'row', 'column' or ''."""
 
 
 @dataclass(frozen=True)
 class Affine:
     """Reads values of one function, whose sizes are parameters that it does not change."""
 
-    values: Values
+    values: ValueNumbers
     sizes: Collection[str]
 
     def strides(self, number: int) -> Mapping[Index, Stride] | None:
-        """Return the stride of each index in a sum; None where a term has two indices, or two terms share one.
+        """Return the stride of each index in a sum; None if a term has two indices, or two terms share one.
 
-        A term without an index has that of the number one.
+        A term without an index has the index of the number one.
         """
         found: dict[Index, Stride] = {}
-        for count, factors in self._terms(number, ""):
-            sizes = [str(self.values.key(one)[1]) for one, _ in factors if self._is_size(one)]
-            indices = [factor for factor in factors if not self._is_size(factor[0])]
+        for count, parts in self._terms(number, ""):
+            sizes = [str(self.values.key(part)[1]) for part, _ in parts if self._is_size(part)]
+            indices = [factor for factor in parts if not self._is_size(factor[0])]
             index = indices[0] if indices else (self.values.of("1"), "")
             if len(indices) > 1 or index in found:
                 return None
@@ -172,8 +161,8 @@ class Affine:
     def size(self, number: int) -> Stride | None:
         """Return a value as a product of sizes; None for any other."""
         strides = self.strides(number)
-        one = (self.values.of("1"), "")
-        return strides[one] if strides is not None and set(strides) == {one} else None
+        unit = (self.values.of("1"), "")
+        return strides[unit] if strides is not None and set(strides) == {unit} else None
 
     def lanes(self, index: Index) -> int | None:
         """Return the number of the width of `tl.arange(0, width)`; None for another index."""
@@ -218,7 +207,7 @@ class Affine:
         return None
 
     def _inside(self, number: int) -> tuple[int, str] | None:
-        """Return what a change of shape or type is made to, and the axis that it adds."""
+        """Return the operand of a change of shape or type, and the axis that it adds."""
         key = self.values.key(number)
         if key[0] == "Subscript" and isinstance(key[1], Part):
             for text, axis in _AXES.items():
@@ -251,6 +240,6 @@ class Affine:
             found: list[tuple[int, tuple[Index, ...]]] = [(1, ())]
             for part in key[1:]:
                 assert isinstance(part, int)
-                found = [(a * b, (*one, *more)) for a, one in found for b, more in self._terms(part, axis)]
+                found = [(a * b, (*factors, *more)) for a, factors in found for b, more in self._terms(part, axis)]
             return found
         return [(1, ((number, axis if self.lanes((number, axis)) is not None else ""),))]

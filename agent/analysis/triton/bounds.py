@@ -1,4 +1,4 @@
-"""Which comparisons of indices with a size always hold where tiles divide the size."""
+"""Comparisons of indices with a size that always hold if tiles divide the size."""
 
 from __future__ import annotations
 
@@ -7,24 +7,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import libcst as cst
-import libcst.matchers as m
 
-from ..search import find_all
-from ..source import code
-from .function import Function, argument, joined_parts
-from .kernel import Launch
-from .programs import GROUPED
+from ..change import with_parameters
+from ..source import bare, code
+from ..template import match, matches
+from ..tree import Edit, body_of, edited, find_all
+from .function import Function, argument, factors, joined_parts
+from .kernel import GROUPED, Launch
+from .values import Part, ValueNumbers
 
-_ARANGE = m.Call(func=m.Attribute(m.Name("tl"), m.Name("arange")), args=[m.Arg(m.Integer("0")), m.Arg(m.Name())])
-_PROGRAM = m.Call(func=m.Attribute(m.Name("tl"), m.Name("program_id")), args=[m.Arg(m.Integer())])
-_CONVERTED = m.Call(func=m.Attribute(attr=m.Name("to")))
 DEPTH = 5
-_LESS = m.Comparison(comparisons=[m.ComparisonTarget(operator=m.LessThan())])
+_LESS = "q_left < q_right"
 
 
 @dataclass(frozen=True)
 class Bound:
-    """`index < size`, where the index is a tile's place plus an offset within the tile."""
+    """`index < size`, with an index that is a tile's start plus an offset within the tile."""
 
     node: cst.Comparison
     size: str
@@ -32,34 +30,25 @@ class Bound:
     tile: str
     """The parameter with the length of the tile."""
     axis: int | None
-    """The axis of the grid that numbers the tiles; None where a loop from 0 to the size does."""
+    """The grid axis that numbers the tiles; None if a loop from 0 to the size does."""
 
 
 def bounds_of(launch: Launch) -> Iterator[Bound]:
-    """Yield the comparisons in masks that always hold where the tile divides the size."""
+    """Yield the comparisons in masks that always hold if the tile divides the size."""
     function = launch.function
-    for node in find_all(function.node, _LESS):
-        assert isinstance(node, cst.Comparison)
+    for node in find_all(function.node, cst.Comparison):
         bound = bound_of(function, node)
-        if bound is not None and only_masks(function, node) and _covers(launch, bound):
-            yield bound
-
-
-def _covers(launch: Launch, bound: Bound) -> bool:
-    """Return whether the tiles, if they divide the size, end with it: the grid has no more of them."""
-    if bound.axis is None:
-        return True
-    host_size, host_tile = launch.arguments.get(bound.size), launch.arguments.get(bound.tile)
-    size = bound.size if bound.size.isdigit() else host_size and code(host_size)
-    axes = launch.grid or ()
-    if bound.axis >= len(axes) or not size or host_tile is None:
-        return False
-    return code(axes[bound.axis]) == f"triton.cdiv({size}, {code(host_tile)})"
+        if bound is not None and only_masks(function, node):
+            size = bound.size if bound.size.isdigit() else launch.texts.get(bound.size)
+            covered = f"triton.cdiv({size}, {launch.texts.get(bound.tile)})"
+            # The grid has no more tiles than the size, if they divide it.
+            if bound.axis is None or launch.axes[bound.axis : bound.axis + 1] == [covered]:
+                yield bound
 
 
 def bound_of(function: Function, node: cst.Comparison) -> Bound | None:
     """Return a comparison as a bound of a tile; None for any other."""
-    if not m.matches(node, _LESS):
+    if not matches(node, _LESS):
         return None
     terms = terms_of(function, node.left, 1)
     terms.update(terms_of(function, node.comparisons[0].comparator, -1))
@@ -84,9 +73,8 @@ def terms_of(function: Function, node: cst.BaseExpression, sign: int, depth: int
     """
     if isinstance(node, cst.Subscript):
         return terms_of(function, node.value, sign, depth)
-    if m.matches(node, _CONVERTED):
-        of = cst.ensure_type(cst.ensure_type(node, cst.Call).func, cst.Attribute).value
-        return terms_of(function, of, sign, depth)
+    if (inner := _converted(node)) is not None:
+        return terms_of(function, inner, sign, depth)
     if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Add | cst.Subtract):
         found = terms_of(function, node.left, sign, depth)
         found.update(terms_of(function, node.right, sign if isinstance(node.operator, cst.Add) else -sign, depth))
@@ -97,33 +85,37 @@ def terms_of(function: Function, node: cst.BaseExpression, sign: int, depth: int
     return Counter({_atom(function, node): sign})
 
 
+def _converted(node: cst.BaseExpression) -> cst.BaseExpression | None:
+    """Return x of `x.to(type)`."""
+    is_to = isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "to"
+    return node.func.value if is_to else None  # type: ignore[attr-defined]
+
+
 def _atom(function: Function, node: cst.BaseExpression) -> tuple[str, str]:
-    if m.matches(node, _ARANGE):
-        return "arange", code(cst.ensure_type(node, cst.Call).args[1].value)
+    lanes = match("tl.arange(0, q_width)", node)
+    if lanes is not None and lanes["width"].isidentifier():
+        return "arange", lanes["width"]
     if isinstance(node, cst.Integer):
         return "number", node.value
-    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Multiply):
-        one, other = node.left, node.right
-        if m.matches(one, _CONVERTED):
-            one = cst.ensure_type(cst.ensure_type(one, cst.Call).func, cst.Attribute).value
-        axis = _axis(one)
-        if axis is not None and isinstance(other, cst.Name):
-            return "program", f"{axis}*{other.value}"
+    if (sides := factors(node)) is not None:
+        axis = _axis(_converted(sides[0]) or sides[0])
+        if axis is not None and isinstance(sides[1], cst.Name):
+            return "program", f"{axis}*{sides[1].value}"
     if isinstance(node, cst.Name):
         loop = _loop(function, node.value)
         if loop is not None:
             return "loop", f"{node.value},{loop}"
-        changed = node.value in function.assignments or node.value in function.updates
-        if node.value in function.parameters and not changed:
+        if function.is_fixed(node.value):
             return "size", node.value
     return "other", code(node)
 
 
 def _axis(node: cst.BaseExpression) -> int | None:
-    """Return the axis of the grid whose number of a program a node is, as it is or in a grouped order."""
-    if m.matches(node, _PROGRAM):
-        return int(code(cst.ensure_type(node, cst.Call).args[0].value))
-    return GROUPED.index(node.value) if isinstance(node, cst.Name) and node.value in GROUPED else None
+    """Return the grid axis of a node that is a program's number, directly or in a grouped order."""
+    found = match("tl.program_id(q_axis)", node) or {}
+    if found.get("axis", "").isdigit():
+        return int(found["axis"])
+    return GROUPED.index(code(node)) if code(node) in GROUPED else None
 
 
 def _loop(function: Function, name: str) -> str | None:
@@ -136,14 +128,14 @@ def _loop(function: Function, name: str) -> str | None:
 
 
 def _range(function: Function, call: cst.BaseExpression) -> str | None:
-    if not m.matches(call, m.Call(func=m.Name("range") | m.Attribute(m.Name("tl"), m.Name("range")))):
+    if not isinstance(call, cst.Call) or not matches(call, "range(q__)", "tl.range(q__)"):
         return None
-    plain = [arg.value for arg in cst.ensure_type(call, cst.Call).args if arg.keyword is None]
+    plain = [arg.value for arg in call.args if arg.keyword is None]
     return ",".join(function.literal(item) or code(item) for item in plain) if len(plain) == 3 else None
 
 
 def only_masks(function: Function, node: cst.Comparison) -> bool:
-    """Return whether a comparison stands in a mask, or in a name that only masks use as it is."""
+    """Return whether a comparison is part of a mask, or of a name that only masks use unchanged."""
     masks = [argument(call, "mask", 1) for call in function.loads] + [
         argument(call, "mask", 2) for call in function.stores
     ]
@@ -159,3 +151,36 @@ def only_masks(function: Function, node: cst.Comparison) -> bool:
 
 def _joins(mask: cst.BaseExpression, part: cst.CSTNode) -> bool:
     return any(joined_part is part for joined_part in joined_parts(mask))
+
+
+def unmasked_where_whole(node: cst.FunctionDef, block: str, extent: str, flag: str) -> cst.FunctionDef | None:
+    """Return a straight function with a `tl.constexpr` that says whether `extent` is `block`; if it is, no mask asks.
+
+    None where no mask compares the lanes of the block with the extent.
+    """
+    function = Function(node)
+    values = ValueNumbers()
+    lanes = values.of(f"tl.arange(0, {block})")
+    edits: dict[cst.CSTNode, Edit] = {}
+    for statement in body_of(node):
+        for comparison in find_all(statement, cst.Comparison):
+            left, right = comparison.left, comparison.comparisons[0].comparator
+            if not matches(comparison, _LESS):
+                continue
+            is_end = values.of(right) == values.of(extent) and _lanes(values, values.of(left)) == lanes
+            if is_end and only_masks(function, comparison):
+                edits[comparison] = unless(flag)
+        values.run(statement)
+    return with_parameters([], [flag])(edited(node, edits)) if edits else None
+
+
+def unless(flag: str) -> Edit:
+    """Return an edit that makes a comparison true if a compile-time flag is set."""
+    left, right = [cst.LeftParen()], [cst.RightParen()]
+    return lambda node: cst.IfExp(cst.Name(flag), cst.Name("True"), bare(node), left, right)
+
+
+def _lanes(values: ValueNumbers, number: int) -> int:
+    """Return a value without the axes that `[:, None]` adds to it."""
+    kind, *rest = values.key(number)
+    return _lanes(values, rest[0]) if kind == "Subscript" and isinstance(rest[0], Part) else number

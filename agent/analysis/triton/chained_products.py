@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import libcst as cst
-import libcst.matchers as m
 
-from ..search import contains, find_all
-from ..source import assignment, code, names
-from ..template import canonical
-from .dots import Dot, dots_of, operand_load
-from .function import RANGE, Function, argument, further_arguments
-from .sums import assigned_names, read_first
+from ..applicability import need, require
+from ..source import canonical, code, names
+from ..template import match
+from ..tree import assignment, block_of, contains, find_all, named
+from .dots import Dot, assigned_names, dots_of, operand_load, read_first
+from .function import Function, addends, argument, further_arguments, is_range
 
 
 @dataclass(frozen=True)
@@ -21,15 +20,10 @@ class Parts:
 
     high: cst.Call
     low: cst.Call
+    pointer: cst.BaseExpression
+    """Pointer of the first of these loads."""
     distance: str
     """A parameter that the function does not change."""
-
-    @property
-    def pointer(self) -> cst.BaseExpression:
-        """That of the first."""
-        pointer = argument(self.high, "pointer", 0)
-        assert pointer is not None
-        return pointer
 
 
 @dataclass(frozen=True)
@@ -45,82 +39,75 @@ class Chain:
     """Pointers that each step moves by the same amount, and the statements that do."""
 
 
-def chain_of(function: Function) -> Chain | None:
-    """Return the function's chain of three products; None where it has none, or its loop carries anything else."""
+def three_in_a_row(function: Function) -> list[Dot]:
+    """Return three products that follow each other into one accumulator. Raises NotApplicableError for any others."""
     dots = dots_of(function)
-    if len(dots) != 3 or len({dot.accumulator for dot in dots}) != 1 or any(dot.choice for dot in dots):
-        return None
-    loop = dots[0].loop
-    one, other, last = dots
-    body = list(loop.body.body)
+    alone = all(dot.choice is None and not dot.inner for dot in dots)
+    one_sum = len(dots) == 3 and len({dot.accumulator for dot in dots}) == 1 and alone
+    require(one_sum, "no three products sum into one accumulator")
+    body = list(dots[0].loop.body.body)
     places = [next((i for i, line in enumerate(body) if line is dot.statement), -1) for dot in dots]
-    if any(dot.loop is not loop for dot in dots) or places != list(range(places[0], places[0] + 3)) or places[0] < 0:
-        return None
-    if len({(dot.precision, further_arguments(dot.node.with_changes(args=dot.node.args[2:]))) for dot in dots}) != 1:
-        return None
+    follow = places[0] >= 0 and places == list(range(places[0], places[0] + 3))
+    require(follow, "three products do not follow each other")
+    return dots
+
+
+def chain_of(function: Function) -> Chain:
+    """Return the function's chain of three products. Raises NotApplicableError for any other loop."""
+    dots = three_in_a_row(function)
+    loop, (first, second, last) = dots[0].loop, dots
+    options = {(dot.precision, further_arguments(dot.node.with_changes(args=dot.node.args[2:]))) for dot in dots}
+    require(len(options) == 1, "the three products have different options")
+    plain = [item for item in loop.iter.args if item.keyword is None] if isinstance(loop.iter, cst.Call) else []
+    counts = is_range(loop) and 1 <= len(plain) <= 3
+    require(counts, "the products' loop is not over a plain range")
     # The sums of the low parts come in either order, that of both high parts is the one that shares with both.
-    for low, mixed, whole in ((one, other, last), (other, one, last)):
-        if code(low.right) == code(whole.right) and code(mixed.left) == code(whole.left):
-            left = _parts(function, loop, whole.left, low.left)
-            right = _parts(function, loop, whole.right, mixed.right)
-            advances = _advances(function, loop, one.accumulator)
-            if left is not None and right is not None and advances is not None and _is_plain_range(loop):
-                return Chain(function, loop, (low, mixed, whole), left, right, advances)
-    return None
+    orders = [(low, mixed) for low, mixed in ((first, second), (second, first)) if code(low.right) == code(last.right)]
+    orders = [(low, mixed) for low, mixed in orders if code(mixed.left) == code(last.left)]
+    require(orders, "the products are not of two operands in two parts each")
+    low, mixed = orders[0]
+    left = _parts(function, loop, last.left, low.left)
+    right = _parts(function, loop, last.right, mixed.right)
+    return Chain(function, loop, (low, mixed, last), left, right, _advances(function, loop, first.accumulator))
 
 
-def _is_plain_range(loop: cst.For) -> bool:
-    call = loop.iter
-    plain = [item for item in call.args if item.keyword is None] if isinstance(call, cst.Call) else []
-    return m.matches(loop, m.For(target=m.Name(), iter=m.Call(func=RANGE), orelse=None)) and 1 <= len(plain) <= 3
-
-
-def _parts(function: Function, loop: cst.For, high: cst.BaseExpression, low: cst.BaseExpression) -> Parts | None:
+def _parts(function: Function, loop: cst.For, high: cst.BaseExpression, low: cst.BaseExpression) -> Parts:
     """Return both parts of an operand, if each is a name of one load in the loop that only the products use."""
-    if not isinstance(high, cst.Name) or not isinstance(low, cst.Name):
-        return None
-    loads = [operand_load(function, item) for item in (high, low)]
-    first, second = loads
-    if first is None or second is None or not all(contains(loop, item) for item in (first, second)):
-        return None
-    if len(function.uses(high.value)) != 3 or len(function.uses(low.value)) != 2:
-        return None
-    if further_arguments(first) != further_arguments(second):
-        return None
-    at, beyond = (argument(item, "pointer", 0) for item in (first, second))
-    if at is None or not isinstance(beyond, cst.BinaryOperation) or not isinstance(beyond.operator, cst.Add):
-        return None
-    distance = code(beyond.right)
-    is_fixed = distance in function.parameters and not {distance} & {*function.assignments, *function.updates}
-    return Parts(first, second, distance) if is_fixed and _same(at, beyond.left) else None
+    text = code(high)
+    named = isinstance(high, cst.Name) and isinstance(low, cst.Name)
+    alone = named and len(function.uses(text)) == 3 and len(function.uses(code(low))) == 2
+    require(alone, f"{text} or its low part is no name that the products alone use")
+    first, second = (need(operand_load(function, item), f"{text} or its low part is no load") for item in (high, low))
+    alike = further_arguments(first) == further_arguments(second) and contains(loop, first) and contains(loop, second)
+    require(alike, f"both parts of {text} are not loaded alike in the loop")
+    at, beyond = (need(argument(item, "pointer", 0), "a load without a pointer") for item in (first, second))
+    parts, distance = match("q_start + q_distance", beyond) or {}, code(addends(beyond)[-1])
+    apart = parts.get("start") == canonical(code(at)) and function.is_fixed(distance)
+    require(apart, f"the low part of {text} is not at a distance from the high one")
+    return Parts(first, second, at, distance)
 
 
-def _same(one: cst.BaseExpression, other: cst.BaseExpression) -> bool:
-    """Return whether two expressions are the same, whatever brackets and lines they have."""
-    return canonical(code(one)) == canonical(code(other))
+def _advances(function: Function, loop: cst.For, accumulator: str) -> dict[str, cst.AugAssign]:
+    """Return what changes from step to step.
 
-
-def _advances(function: Function, loop: cst.For, accumulator: str) -> dict[str, cst.AugAssign] | None:
-    """Return what moves from step to step; None where the steps depend on each other in another way."""
-    body = list(loop.body.body)
+    Raises NotApplicableError where the steps depend on each other in another way.
+    """
+    body = block_of(loop)
     inside = assigned_names(body)
     found: dict[str, cst.AugAssign] = {}
     for position, line in enumerate(body):
-        if not find_all(line, m.AugAssign()):
-            continue
-        parsed = assignment(line) if isinstance(line, cst.BaseStatement) else None
-        update = line.body[0] if isinstance(line, cst.SimpleStatementLine) else None
-        if parsed is None or not isinstance(update, cst.AugAssign) or parsed[1] != "+=":
-            return None
-        name = code(update.target)
-        steady = not names(update.value) & (inside | names(loop.target))
-        used_later = any(name in names(statement) for statement in body[position + 1 :])
-        if name in found or name in inside or not steady or used_later or not _starts_beside(function, loop, name):
-            return None
-        found[name] = update
+        for update in find_all(line, cst.AugAssign):
+            name, parsed = code(update.target), assignment(line)
+            steady = not names(update.value) & (inside | names(loop.target))
+            used_later = any(name in names(statement) for statement in body[position + 1 :])
+            once = parsed is not None and parsed[1] == "+=" and name not in {*found, *inside}
+            plain = once and steady and not used_later and _starts_beside(function, loop, name)
+            require(plain, f"{name} does not move by the same amount in each step of the products' loop")
+            found[name] = update
     carried = inside & read_first(body)
     needed = inside & read_first(_after(function, loop))
-    return found if not (carried | needed) - {accumulator} else None
+    require(not (carried | needed) - {accumulator}, "a step reads what the one before left")
+    return found
 
 
 def _starts_beside(function: Function, loop: cst.For, name: str) -> bool:
@@ -131,23 +118,20 @@ def _starts_beside(function: Function, loop: cst.For, name: str) -> bool:
     values = function.assignments.get(name, ())
     if not values or len(function.updates.get(name, ())) != 1 or name in {*function.parameters, *names(values[0])}:
         return False
-    for block in find_all(function.node, m.IndentedBlock()):
-        body = list(cst.ensure_type(block, cst.IndentedBlock).body)
-        at = next((i for i, one in enumerate(body) if one is loop), None)
+    for block in find_all(function.node, cst.IndentedBlock):
+        at = next((i for i, statement in enumerate(block.body) if statement is loop), None)
         if at is not None:
-            lines = [statement for statement in body[:at] if isinstance(statement, cst.SimpleStatementLine)]
+            lines = [statement for statement in block.body[:at] if isinstance(statement, cst.SimpleStatementLine)]
             before = all(any(contains(line, value) for line in lines) for value in values)
-            inside = [statement for statement in body[: at + 1] for _ in find_all(statement, m.Name(name))]
+            inside = [use for statement in block.body[: at + 1] for use in named(statement, name)]
             return before and len(inside) == len(function.uses(name))
     return False
 
 
 def _after(function: Function, loop: cst.For) -> list[cst.CSTNode]:
-    """Return the statements that run after a loop: those behind it in its block and in those around it."""
+    """Return the statements that run after a loop: the following ones in its block and in enclosing blocks."""
     found: list[cst.CSTNode] = []
-    for block in find_all(function.node, m.IndentedBlock()):
-        body = list(cst.ensure_type(block, cst.IndentedBlock).body)
-        at = next((i for i, one in enumerate(body) if contains(one, loop)), None)
-        if at is not None:
-            found += body[at + 1 :]
+    for block in find_all(function.node, cst.IndentedBlock):
+        at = next((i for i, statement in enumerate(block.body) if contains(statement, loop)), len(block.body))
+        found += block.body[at + 1 :]
     return found

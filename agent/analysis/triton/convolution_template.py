@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import functools
 import math
 from collections.abc import Mapping, Sequence
@@ -10,24 +9,19 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from ....core.syntax_tree import syntax_tree
-from ..source import code, names
-from .dots import dots_of
+from ..applicability import need
+from ..source import code, names, statements
+from ..template import matches
+from ..tree import block_of
+from .dots import assigned_names, dots_of, read_first
 from .function import Function
 from .kernel import Launch
-from .sums import assigned_names, read_first
 
 _POINTERS = ("X", "W")
-ANY = "ANY"
-"""Stands for what may be anything: the order of programs, and the product."""
 _AXES = "DHW"
-_TEXT = {
-    2: """
-idx_y_w = nhw % OUT_W
-nh = nhw // OUT_W
-idx_y_h = nh % OUT_H
-idx_n = nh // OUT_H
-idx_y_c = ANY
+_TEXT = """
+{places}
+idx_y_c = q_order_of_programs
 group = 0
 GROUP_IN_C = IN_C
 GROUP_OUT_C = OUT_C
@@ -35,82 +29,38 @@ x_base = X + (group * stride_xc * GROUP_IN_C + idx_n * stride_xn)[:, None]
 w_base = W + (group * stride_wc_out * GROUP_OUT_C + idx_y_c * stride_wc_out)[None, :]
 acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
 BLOCK_K_COUNT = (GROUP_IN_C + BLOCK_K - 1) // BLOCK_K
-for ijk in range(KERNEL_H * KERNEL_W * BLOCK_K_COUNT):
-    k = (ijk % BLOCK_K_COUNT) * BLOCK_K
-    ij = ijk // BLOCK_K_COUNT
-    i = ij // KERNEL_W
-    j = ij % KERNEL_W
-    idx_x_h = i - PADDING_H + idx_y_h * STRIDE_H
-    idx_x_w = j - PADDING_W + idx_y_w * STRIDE_W
+for {steps[0]} in range({kernel} * BLOCK_K_COUNT):
+    k = ({steps[0]} % BLOCK_K_COUNT) * BLOCK_K
+    {steps[1]}
+    {indices}
     idx_x_c = tl.arange(0, BLOCK_K) + k
-    x_ptrs = x_base + (
-        (idx_x_h * stride_xh)[:, None] + (idx_x_w * stride_xw)[:, None] + (idx_x_c * stride_xc)[None, :]
-    )
-    mask_x = (
-        (idx_n < BATCH)[:, None]
-        & (idx_x_h >= 0)[:, None] & (idx_x_h < IN_H)[:, None]
-        & (idx_x_w >= 0)[:, None] & (idx_x_w < IN_W)[:, None]
-        & (idx_x_c < GROUP_IN_C)[None, :]
-    )
+    x_ptrs = x_base + ({x_offsets} + (idx_x_c * stride_xc)[None, :])
+    mask_x = (idx_n < BATCH)[:, None] & {x_masks} & (idx_x_c < GROUP_IN_C)[None, :]
     matrix_x = tl.load(x_ptrs, mask=mask_x, other=0.0)
-    w_ptrs = w_base + ((idx_x_c * stride_wc_in)[:, None] + (i * stride_wh) + (j * stride_ww))
+    w_ptrs = w_base + ((idx_x_c * stride_wc_in)[:, None] + {w_offsets})
     mask_w = (idx_x_c[:, None] < GROUP_IN_C) & (idx_y_c[None, :] < GROUP_OUT_C)
     matrix_w = tl.load(w_ptrs, mask=mask_w, other=0.0)
-    ANY
-""",
-    3: """
-idx_y_w = ndhw % OUT_W
-ndh = ndhw // OUT_W
-idx_y_h = ndh % OUT_H
-nd = ndh // OUT_H
-idx_y_d = nd % OUT_D
-idx_n = nd // OUT_D
-idx_y_c = ANY
-group = 0
-GROUP_IN_C = IN_C
-GROUP_OUT_C = OUT_C
-x_base = X + (group * stride_xc * GROUP_IN_C + idx_n * stride_xn)[:, None]
-w_base = W + (group * stride_wc_out * GROUP_OUT_C + idx_y_c * stride_wc_out)[None, :]
-acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-BLOCK_K_COUNT = (GROUP_IN_C + BLOCK_K - 1) // BLOCK_K
-for dijk in range(KERNEL_D * KERNEL_H * KERNEL_W * BLOCK_K_COUNT):
-    k = (dijk % BLOCK_K_COUNT) * BLOCK_K
-    dij = dijk // BLOCK_K_COUNT
-    j = dij % KERNEL_W
-    di = dij // KERNEL_W
-    i = di % KERNEL_H
-    d = di // KERNEL_H
-    idx_x_d = d - PADDING_D + idx_y_d * STRIDE_D
-    idx_x_h = i - PADDING_H + idx_y_h * STRIDE_H
-    idx_x_w = j - PADDING_W + idx_y_w * STRIDE_W
-    idx_x_c = tl.arange(0, BLOCK_K) + k
-    x_ptrs = x_base + (
-        (idx_x_d * stride_xd)[:, None] + (idx_x_h * stride_xh)[:, None] + (idx_x_w * stride_xw)[:, None]
-        + (idx_x_c * stride_xc)[None, :]
-    )
-    mask_x = (
-        (idx_n < BATCH)[:, None]
-        & (idx_x_d >= 0)[:, None] & (idx_x_d < IN_D)[:, None]
-        & (idx_x_h >= 0)[:, None] & (idx_x_h < IN_H)[:, None]
-        & (idx_x_w >= 0)[:, None] & (idx_x_w < IN_W)[:, None]
-        & (idx_x_c < GROUP_IN_C)[None, :]
-    )
-    matrix_x = tl.load(x_ptrs, mask=mask_x, other=0.0)
-    w_ptrs = w_base + (
-        (idx_x_c * stride_wc_in)[:, None] + (d * stride_wd) + (i * stride_wh) + (j * stride_ww)
-    )
-    mask_w = (idx_x_c[:, None] < GROUP_IN_C) & (idx_y_c[None, :] < GROUP_OUT_C)
-    matrix_w = tl.load(w_ptrs, mask=mask_w, other=0.0)
-    ANY
-""",
+    q__
+"""
+_PLACES = {
+    2: "idx_y_w = nhw % OUT_W; nh = nhw // OUT_W; idx_y_h = nh % OUT_H; idx_n = nh // OUT_H",
+    3: "idx_y_w = ndhw % OUT_W; ndh = ndhw // OUT_W; idx_y_h = ndh % OUT_H; nd = ndh // OUT_H; "
+    "idx_y_d = nd % OUT_D; idx_n = nd // OUT_D",
+}
+_STEPS = {
+    2: ("ijk", "ij = ijk // BLOCK_K_COUNT; i = ij // KERNEL_W; j = ij % KERNEL_W"),
+    3: (
+        "dijk",
+        "dij = dijk // BLOCK_K_COUNT; j = dij % KERNEL_W; di = dij // KERNEL_W; i = di % KERNEL_H; d = di // KERNEL_H",
+    ),
 }
 
 
 @dataclass(frozen=True)
-class Convolution:
+class ConvolutionTemplate:
     """A convolution that sums one filter tap after the other, some input channels at a time.
 
-    Sizes of axes are those of D, H and W; D is 1 long in two dimensions.
+    Axes are D, H and W. In two dimensions the size of D is 1.
     """
 
     launch: Launch
@@ -120,10 +70,8 @@ class Convolution:
     x: str
     """The parameter of the input."""
     weight: str
-    bases: tuple[cst.CSTNode, cst.CSTNode]
-    """The statements that add what does not change in the loop to the pointers."""
-    count: cst.CSTNode
-    """The statement with the number of steps over channels."""
+    replaced: tuple[cst.CSTNode, ...]
+    """Statements that add loop-invariant offsets to the pointers, and that count steps over channels."""
     loop: cst.For
 
     def of_axes(self, kind: str, otherwise: int) -> tuple[int, ...]:
@@ -137,67 +85,57 @@ class Convolution:
         return math.prod(self.of_axes("KERNEL_", 1))
 
 
-def convolution_of(launch: Launch) -> Convolution | None:
-    """Return the convolution that a launch's function is; None for any other, one of groups, or one rewritten."""
-    function = launch.function
-    body = list(function.node.body.body)
-    loops = [i for i, one in enumerate(body) if isinstance(one, cst.For)]
-    if len(loops) != 1:
+def convolution_of(launch: Launch) -> ConvolutionTemplate:
+    """Return the convolution that a launch's function is.
+
+    Raises NotApplicableError for one of groups, or one rewritten.
+    """
+    none = "the function is no convolution of the template of torch's compiler"
+    return need(next(filter(None, (_convolution(launch, rank) for rank in _PLACES)), None), none)
+
+
+def _convolution(launch: Launch, rank: int) -> ConvolutionTemplate | None:
+    function, body, lines = launch.function, block_of(launch.function.node), _template(rank)
+    loops = [i for i, statement in enumerate(body) if isinstance(statement, cst.For)]
+    end = loops[0] + 1 if len(loops) == 1 else 0
+    if end < len(lines) or not all(map(matches, body[end - len(lines) : end], lines)):
         return None
-    for rank, lines in _templates().items():
-        start = loops[0] + 1 - len(lines)
-        if start < 0 or not _fits(body[start : loops[0] + 1], lines):
-            continue
-        sizes = _numbers(function)
-        x, weight = (function.base(cst.Name(name)) for name in _POINTERS)
-        loop = cst.ensure_type(body[loops[0]], cst.For)
-        if (
-            x is None
-            or weight is None
-            or not _is_complete(rank, sizes)
-            or not _ends(function, loop, body[loops[0] + 1 :])
-        ):
-            continue
-        if not all(item in launch.arguments and function.touches_once(item) for item in (x, weight)):
-            continue
-        at = start + next(i for i, line in enumerate(lines) if line.startswith("x_base"))
-        return Convolution(launch, rank, sizes, x, weight, (body[at], body[at + 1]), body[loops[0] - 1], loop)
-    return None
+    sizes = function.numbers
+    x, weight = (function.base(cst.Name(name)) for name in _POINTERS)
+    loop = cst.ensure_type(body[end - 1], cst.For)
+    known = all(item in launch.arguments and function.touches_once(item) for item in (x, weight) if item)
+    whole = known and _is_complete(rank, sizes) and _ends(function, loop, body[end:])
+    if x is None or weight is None or not whole:
+        return None
+    x_base, w_base, _, count = body[end - 5 : end - 1]
+    return ConvolutionTemplate(launch, rank, sizes, x, weight, (x_base, w_base, count), loop)
 
 
 @functools.cache
-def _templates() -> Mapping[int, Sequence[str]]:
-    return {rank: [ast.unparse(statement) for statement in syntax_tree(text).body] for rank, text in _TEXT.items()}
-
-
-def _fits(found: Sequence[cst.CSTNode], lines: Sequence[str]) -> bool:
-    """Return whether statements are those of the template, but for what stands for anything."""
-    for node, line in zip(found, lines, strict=True):
-        (present,) = syntax_tree(code(node)).body
-        if line.endswith(f"= {ANY}") and isinstance(present, ast.Assign):
-            present.value = ast.Name(ANY)
-        elif line.endswith(ANY) and isinstance(present, ast.For):
-            present.body[-1] = ast.Expr(ast.Name(ANY))
-        if ast.unparse(present) != line:
-            return False
-    return True
-
-
-def _numbers(function: Function) -> dict[str, int]:
-    texts = {name: function.literal(cst.Name(name)) for name in function.assignments}
-    return {name: int(text) for name, text in texts.items() if text is not None and text.isdigit()}
+def _template(rank: int) -> Sequence[str]:
+    axes, taps = _AXES[-rank:], "dij"[-rank:]
+    parts = [(axis, axis.lower(), tap) for axis, tap in zip(axes, taps, strict=True)]
+    text = _TEXT.format(
+        places=_PLACES[rank],
+        steps=_STEPS[rank],
+        kernel=" * ".join(f"KERNEL_{axis}" for axis in axes),
+        indices="; ".join(f"idx_x_{x} = {tap} - PADDING_{axis} + idx_y_{x} * STRIDE_{axis}" for axis, x, tap in parts),
+        x_offsets=" + ".join(f"(idx_x_{x} * stride_x{x})[:, None]" for _, x, _ in parts),
+        x_masks=" & ".join(f"(idx_x_{x} >= 0)[:, None] & (idx_x_{x} < IN_{axis})[:, None]" for axis, x, _ in parts),
+        w_offsets=" + ".join(f"({tap} * stride_w{x})" for _, x, tap in parts),
+    )
+    *lines, loop = statements(text)
+    return [*(code(part) for line in lines for part in cst.ensure_type(line, cst.SimpleStatementLine).body), code(loop)]
 
 
 def _is_complete(rank: int, sizes: Mapping[str, int]) -> bool:
-    """Return whether all sizes are numbers, and no tap of a pixel of the output lies beyond the border."""
+    """Return whether all sizes are numbers, and no tap of any output pixel is beyond the border."""
     axes = _AXES[-rank:]
     needed = ["BATCH", "IN_C", "OUT_C", "stride_xn", "stride_xc", "stride_wc_out", "stride_wc_in"]
     kinds = ("IN_", "OUT_", "KERNEL_", "STRIDE_", "PADDING_")
     needed += [f"{kind}{axis}" for kind in kinds for axis in axes]
     needed += [f"stride_{tensor}{axis.lower()}" for tensor in "xw" for axis in axes]
-    if not {*needed} <= {*sizes}:
-        return False
-    return all(
+    return {*needed} <= {*sizes} and all(
         (sizes[f"OUT_{axis}"] - 1) * sizes[f"STRIDE_{axis}"] + sizes[f"KERNEL_{axis}"]
         <= sizes[f"IN_{axis}"] + 2 * sizes[f"PADDING_{axis}"]
         for axis in axes
@@ -205,7 +143,7 @@ def _is_complete(rank: int, sizes: Mapping[str, int]) -> bool:
 
 
 def _ends(function: Function, loop: cst.For, rest: Sequence[cst.CSTNode]) -> bool:
-    """Return whether the loop's last line adds the product of what it loads, and no later line reads its values."""
+    """Return whether the loop's last line adds the product of its loads, and no later line reads its values."""
     *before, last = loop.body.body
     products = [(dot.statement, dot.accumulator, code(dot.left), code(dot.right)) for dot in dots_of(function)]
     gone = {*assigned_names(before), *names(loop.target), *_POINTERS, "x_base", "w_base", "BLOCK_K_COUNT"}

@@ -1,22 +1,23 @@
-"""Finds the matrix products of a `@triton.jit` function."""
+"""Finds the matrix products of a `@triton.jit` function, and the loop of a sum whose steps may be divided."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import libcst as cst
 import libcst.matchers as m
 
-from ..search import find_all
-from ..source import code
-from .function import Function, argument
+from ..applicability import need, require
+from ..source import code, expression, names
+from ..template import matches
+from ..tree import assignment, calls_in, contains, find_all, target_of
+from .function import SPLIT_DOT, Function, argument
+from .kernel import Launch
 
-SPLIT_DOT = "split_dot"
-"""The function of a file that computes a product with a precision of a choice; the rule split-precision writes it."""
 PRECISIONS = ("ieee", "tf32x3", "bf16x3", "bf16x3-promoted")
-"""What that function can choose."""
-OTHER_FLOATS = re.compile(r"\b(b?float16|half|float64|float8\w*|fp8\w*)\b")
+"""Precisions that split-precision lets a product choose."""
+OTHER_FLOATS = r"b?float16|half|float64|float8\w*|fp8\w*"
 """Names of floats that are not fp32: to split such operands would gain nothing."""
 
 
@@ -34,7 +35,7 @@ class Dot:
     left: cst.BaseExpression
     right: cst.BaseExpression
     precision: str | None
-    """'ieee', 'tf32x3', ...; None where it is a parameter or another expression, or where there are inner products."""
+    """'ieee', 'tf32x3', ...; None for a parameter or another expression, and with inner products."""
     choice: str | None = None
     """The parameter that decides the precision of a `split_dot`."""
     inner: tuple[cst.BaseExpression, ...] = ()
@@ -42,7 +43,7 @@ class Dot:
 
     @property
     def operands(self) -> tuple[cst.BaseExpression, ...]:
-        """Those of all of its products."""
+        """Operands of all its products."""
         return self.left, self.right, *self.inner
 
     @property
@@ -53,9 +54,28 @@ class Dot:
 
 def dots_of(function: Function) -> list[Dot]:
     """Return the products that sum into an accumulator in a loop; other calls of `tl.dot` are left out."""
-    calls = find_all(function.node, m.Call(func=m.Attribute(m.Name("tl"), m.Name("dot")) | m.Name(SPLIT_DOT)))
-    found = [_dot(function, cst.ensure_type(call, cst.Call)) for call in calls]
+    found = (_dot(function, call) for call in calls_in(function.node, "tl.dot", SPLIT_DOT))
     return [item for item in found if item is not None]
+
+
+@dataclass(frozen=True)
+class OperandLoad:
+    """An operand of a product that is one load of a tensor."""
+
+    call: cst.Call
+    pointer: cst.BaseExpression
+    base: str
+    """The parameter that the pointer starts from."""
+    tensor: cst.BaseExpression
+    """Its argument in the launch."""
+
+    @classmethod
+    def of(cls, launch: Launch, value: cst.BaseExpression) -> OperandLoad:
+        """Return the load of an operand. Raises NotApplicableError if it is no load of a tensor of the launch."""
+        call = need(operand_load(launch.function, value), f"the operand {code(value)} is no load")
+        pointer = need(argument(call, "pointer", 0), "a load without a pointer")
+        base = need(launch.function.base(pointer), f"the operand {code(value)} is loaded through no parameter")
+        return cls(call, pointer, base, need(launch.arguments.get(base), f"the launch does not give {base}"))
 
 
 def operand_load(function: Function, value: cst.BaseExpression) -> cst.Call | None:
@@ -66,22 +86,15 @@ def operand_load(function: Function, value: cst.BaseExpression) -> cst.Call | No
 
 
 def _dot(function: Function, call: cst.Call) -> Dot | None:
-    statement = function.statement_of(call)
+    statement, given = function.statement_of(call), argument(call, "acc", 2)
     left, right = argument(call, "input", 0), argument(call, "other", 1)
-    if statement is None or len(statement.body) != 1 or left is None or right is None:
+    parts = assignment(statement)
+    if statement is None or parts is None or left is None or right is None or not function.loops_around(call):
         return None
-    if not function.loops_around(call):
-        return None
-    inner, given = statement.body[0], argument(call, "acc", 2)
+    target, operator, value = parts
     operands = _inner(given)
-    if isinstance(inner, cst.AugAssign) and m.matches(inner, m.AugAssign(operator=m.AddAssign())):
-        target, whole = inner.target, (given is None or bool(operands)) and inner.value is call
-    elif isinstance(inner, cst.Assign) and len(inner.targets) == 1:
-        target = inner.targets[0].target
-        whole = inner.value is call and given is not None and code(given) == code(target)
-    else:
-        return None
-    if not whole or not isinstance(target, cst.Name):
+    fits = (given is None or operands) if operator == "+=" else given is not None and code(given) == code(target)
+    if not fits or value is not call or not isinstance(target, cst.Name):
         return None
     if isinstance(call.func, cst.Name):
         chosen = argument(call, "PRECISION", 3)
@@ -91,11 +104,10 @@ def _dot(function: Function, call: cst.Call) -> Dot | None:
 
 
 def _inner(given: cst.BaseExpression | None) -> tuple[cst.BaseExpression, ...]:
-    """Return the operands of a product that another one adds to; none where that adds to anything else."""
-    if not m.matches(given or cst.Name("none"), m.Call(func=m.Attribute(m.Name("tl"), m.Name("dot")))):
+    """Return the operands of a product that another one adds to; empty if that adds to anything else."""
+    if not isinstance(given, cst.Call) or not matches(given, "tl.dot(q__)"):
         return ()
-    call = cst.ensure_type(given, cst.Call)
-    left, right, further = argument(call, "input", 0), argument(call, "other", 1), argument(call, "acc", 2)
+    left, right, further = argument(given, "input", 0), argument(given, "other", 1), argument(given, "acc", 2)
     below = _inner(further)
     return (left, right, *below) if left and right and (further is None or below) else ()
 
@@ -109,3 +121,91 @@ def _precision(function: Function, call: cst.Call) -> str | None:
     if allowed is not None:
         return {"False": "ieee", "True": "tf32"}.get(function.literal(allowed) or "")
     return "tf32"
+
+
+def axes_of(launch: Launch, leave_out: Collection[str] = ()) -> list[str] | None:
+    """Return the texts of the sizes of `tl.arange` on the host, each once, without ones and without some parameters.
+
+    Their product is the number of elements of the function's largest block. None where one is not known there.
+    """
+    found: list[str] = []
+    for call in launch.function.calls("arange"):
+        size = call.args[1].value if len(call.args) == 2 else None
+        text = launch.function.literal(size)
+        if isinstance(size, cst.Name) and size.value in launch.function.parameters:
+            if size.value in leave_out:
+                continue
+            text = launch.texts.get(size.value)
+        if text is None:
+            return None
+        found.append(text)
+    return [text for text in dict.fromkeys(found) if text != "1"]
+
+
+@dataclass(frozen=True)
+class SumLoop:
+    """A loop whose steps add to one accumulator, and to nothing else that they read again but advancing pointers."""
+
+    dot: Dot
+    node: cst.For
+    part: str
+    """The loop's range for one program."""
+    has_part: str
+    """Whether a program has any steps."""
+    steps: str
+    """Their number, as an expression of the function."""
+    advances: tuple[tuple[str, str], ...]
+    """Pointers, and their increment per step."""
+
+
+def sum_loop(function: Function) -> SumLoop:
+    """Return the only loop with products, of one accumulator, whose steps may be divided. Raises NotApplicableError."""
+    dots = dots_of(function)
+    places = {(dot.accumulator, *map(id, function.loops_around(dot.node))) for dot in dots}
+    require(len(places) == 1 and len(next(iter(places))) == 2, "not one loop sums into one accumulator")
+    dot, loop, body = dots[0], dots[0].loop, function.node.body.body
+    at = function.place_of(loop)
+    own = at is not None and loop.orelse is None
+    require(own, "the sum's loop is inside another block, or has an `else`")
+    require(matches(loop.iter, "range(q__)"), "the sum's loop is not over `range`")
+    bounds = [code(arg.value) for arg in cst.ensure_type(loop.iter, cst.Call).args]
+    require(len(bounds) in (2, 3) and bounds[0] == "0", "the sum's loop does not start at 0")
+    stop = bounds[1]
+    steps, first, end, further = stop, "first_step", f"min(first_step + steps_of_part, {stop})", ""
+    if len(bounds) == 3:
+        step = bounds[2]
+        steps, further = f"tl.cdiv({stop}, {step})", f", {step}"
+        first, end = f"first_step * {step}", f"min((first_step + steps_of_part) * {step}, {stop})"
+    inside, updates = assigned_names([loop]), find_all(loop, cst.AugAssign)
+    advances = [
+        (code(update.target), code(update.value)) for update in updates if code(update.target) != dot.accumulator
+    ]
+    plain = all(isinstance(update.operator, cst.AddAssign) for update in updates)
+    steady = not any(names(expression(value)) & (inside | names(loop.target)) for _, value in advances)
+    require(plain and steady, "a step moves a pointer by another amount than the one before")
+    carried = inside & assigned_names(body[:at]) & read_first(loop.body.body)
+    needed = inside & read_first(body[(at or 0) + 1 :])
+    require(not (carried | needed) - {dot.accumulator}, "a step reads what the one before left")
+    stored = any(contains(statement, store) for statement in body[: (at or 0) + 1] for store in function.stores)
+    require(not stored, "the function stores before the sum is complete")
+    return SumLoop(dot, loop, f"range({first}, {end}{further})", f"{first} < {end}", steps, tuple(advances))
+
+
+def assigned_names(body: Sequence[cst.CSTNode]) -> set[str]:
+    """Return the names that statements assign."""
+    kinds = m.AssignTarget() | m.AnnAssign()
+    return names(*(target_of(assignment) for statement in body for assignment in find_all(statement, kinds)))
+
+
+def read_first(body: Sequence[cst.CSTNode]) -> set[str]:
+    """Return the names that statements read before they assign them."""
+    found: set[str] = set()
+    known: set[str] = set()
+    for statement in body:
+        match statement:
+            case cst.SimpleStatementLine(body=[cst.Assign(targets=targets, value=value)]):
+                found |= names(value) - known
+                known |= names(*(item.target for item in targets))
+            case _:
+                found |= names(statement) - known
+    return found

@@ -6,16 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import libcst as cst
-import libcst.matchers as m
 
-from ..search import find_all
-from ..source import code, expression, names, substitute, target_of
-from .function import Function, argument, calls_in
-from .passes import body_of
-from .values import Values
+from ..applicability import fitting, require
+from ..change import keyword_argument
+from ..source import code, names, put, substitute
+from ..template import matches
+from ..tree import assigned_name, body_of, calls_in, edited, find_all, only_line, target_of
+from .function import Function, argument
+from .values import ValueNumbers
 
-_ASSIGN = m.Assign(targets=[m.AssignTarget(m.Name())]) | m.AnnAssign(target=m.Name())
-_LINE = m.SimpleStatementLine([_ASSIGN | m.Expr()])
 _INDEX, _VALUE, _MASK = "_index_", "_value_", "_mask_"
 
 
@@ -28,108 +27,102 @@ class Elementwise:
     index: str
     """The first name that holds the index."""
     loaded: cst.Call
-    """The only load of the parameter that was asked for, at the index itself."""
+    """The only load of the requested parameter, at the index itself."""
     stores_to: frozenset[str]
-    """The parameters that it stores to."""
 
     def inlined(
         self, index: str, value: str, mask: str | None, shape: str | None, renamed: Mapping[str, str]
     ) -> list[cst.BaseStatement] | None:
-        """Write the body for the elements at `index` under `mask`, with `value` for what it loads.
+        """Write the body for the elements at `index` under `mask`, with `value` in place of its load.
 
         `renamed` gives every parameter and local name its new one. None where the block's shape is needed and not
         known. What nothing uses is left out.
         """
-        values = Values()
+        values = ValueNumbers()
         number, lanes = _index(values, self.block), values.of(f"tl.arange(0, {self.block})")
         body: list[cst.BaseStatement] = []
         for statement in body_of(self.function.node):
             is_first = self.index not in values.names
             new: cst.CSTNode = statement
-            for call in calls_in(statement, "load", "store"):
+            for call in calls_in(statement, "tl.load", "tl.store"):
                 pointer = argument(call, "pointer", 0)
                 if call is self.loaded:
-                    new = _exchanged(new, call, cst.Name(_VALUE))
+                    new = edited(new, {call: put(_VALUE)})
                 elif pointer is not None and lanes in values.parts(values.of(pointer)):
-                    new = _exchanged(new, call, _masked(call, mask))
+                    new = edited(new, {call: lambda old: _masked(old, mask)})
             values.run(statement)
             if is_first and values.names.get(self.index) == number:
                 new = cst.parse_statement(f"{self.index} = {_INDEX}")
             assert isinstance(new, cst.BaseStatement)
             body.append(new)
-        put = {_INDEX: index, _VALUE: f"({value}).to(tl.float32)", _MASK: mask or "None", **renamed}
-        written: list[cst.CSTNode] = [substitute(item, put) for item in _alive(body)]
+        new_names = {_INDEX: index, _VALUE: f"({value}).to(tl.float32)", _MASK: mask or "None", **renamed}
+        written: list[cst.CSTNode] = [substitute(item, new_names) for item in _alive(body)]
         if shape is not None:
-            written = [_reshaped(item, f"[{renamed[self.block]}]", shape) for item in written]
+            old = f"[{renamed[self.block]}]"
+            lists = [
+                shape_list for item in written for shape_list in find_all(item, cst.List) if code(shape_list) == old
+            ]
+            written = [edited(item, {shape_list: put(shape) for shape_list in lists}) for item in written]
         if any(renamed[self.block] in names(item) for item in written):
             return None
         return [item for item in written if isinstance(item, cst.BaseStatement)]
 
 
-def elementwise_of(function: Function, parameter: str) -> Elementwise | None:
-    """Return the function as one that reads `parameter` once, at the index; None where it is another kind."""
-    for block in function.constexprs:
-        found = _elementwise(function, parameter, block)
-        if found is not None:
-            return found
-    return None
+def elementwise_of(function: Function, parameter: str) -> Elementwise:
+    """Return the function as one that reads `parameter` once, at the index.
+
+    Raises NotApplicableError for another kind.
+    """
+    none = f"{function.name} has no block"
+    return fitting(function.constexprs, lambda block: _elementwise(function, parameter, block), none, 1)[0]
 
 
-def _elementwise(function: Function, parameter: str, block: str) -> Elementwise | None:
-    values = Values()
+def _elementwise(function: Function, parameter: str, block: str) -> Elementwise:
+    none = f"{function.name} is not elementwise over the buffer"
+    values = ValueNumbers()
     number = _index(values, block)
     index: str | None = None
     loads: list[cst.Call] = []
     read, stored = set[str](), set[str]()
     for statement in body_of(function.node):
-        if not m.matches(statement, _LINE):
-            return None
-        for call in calls_in(statement, "load", "store"):
+        require(assigned_name(statement) or isinstance(only_line(statement), cst.Expr), none)
+        for call in calls_in(statement, "tl.load", "tl.store"):
             pointer = argument(call, "pointer", 0)
             address = values.address(pointer, function.parameters) if pointer is not None else None
-            if address is None or (address[0] == parameter and address[1] != number):
-                return None
+            base, offset = address or ("", number)
+            require(base and (base != parameter or offset == number), none)
             if _is_store(call):
-                stored.add(address[0])
-            elif address[0] == parameter:
+                stored.add(base)
+            elif base == parameter:
                 loads.append(call)
             else:
-                read.add(address[0])
+                read.add(base)
         values.run(statement)
-        index = index or next((name for name, one in values.names.items() if one == number), None)
-    # What it stores may be read by another program at another element.
-    if index is None or len(loads) != 1 or not stored or read & stored:
-        return None
-    return Elementwise(function, block, index, loads[0], frozenset(stored))
+        index = index or next((name for name, known in values.names.items() if known == number), None)
+    # Another program may read its stores at another element.
+    require(index is not None and len(loads) == 1 and stored and not read & stored, none)
+    return Elementwise(function, block, str(index), loads[0], frozenset(stored))
 
 
-def _index(values: Values, block: str) -> int:
+def _index(values: ValueNumbers, block: str) -> int:
     return values.of(f"tl.program_id(0) * {block} + tl.arange(0, {block})")
 
 
 def _is_store(call: cst.Call) -> bool:
-    return code(call.func) == "tl.store"
+    return matches(call, "tl.store(q__)")
 
 
 def _masked(call: cst.Call, mask: str | None) -> cst.Call:
-    """Return a load or store under `mask` alone: what it masks itself is the end of the axis."""
+    """Return a load or store under `mask` only. Its own mask is the end of the axis."""
     position = 2 if _is_store(call) else 1
     plain = [arg for arg in call.args if arg.keyword is None][:position]
     kept = [arg for arg in call.args if arg.keyword is not None and arg.keyword.value not in ("mask", "other")]
-    equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
-    new = [cst.Arg(cst.Name(_MASK), cst.Name("mask"), equal=equal)] if mask is not None else []
+    new = [keyword_argument("mask", _MASK)] if mask is not None else []
     args = [arg.with_changes(comma=cst.MaybeSentinel.DEFAULT) for arg in (*plain, *new, *kept)]
     return call.with_changes(args=args)
 
 
-def _exchanged(node: cst.CSTNode, old: cst.CSTNode, new: cst.CSTNode) -> cst.CSTNode:
-    changed = node.deep_replace(old, new)
-    assert isinstance(changed, cst.CSTNode)
-    return changed
-
-
 def _alive(body: Sequence[cst.BaseStatement]) -> list[cst.BaseStatement]:
-    """Return the stores, and the assignments that lead to them."""
     kept: list[cst.BaseStatement] = []
     needed: set[str] = set()
     for statement in reversed(body):
@@ -146,11 +139,3 @@ def _alive(body: Sequence[cst.BaseStatement]) -> list[cst.BaseStatement]:
             needed = (needed - {target}) | names(inner.value)
         kept.insert(0, statement)
     return kept
-
-
-def _reshaped(node: cst.CSTNode, old: str, shape: str) -> cst.CSTNode:
-    """Return the node with the list `old`, a shape, replaced."""
-    for match in find_all(node, m.List()):
-        if isinstance(match, cst.List) and code(match) == old:
-            node = _exchanged(node, match, expression(shape))
-    return node

@@ -9,11 +9,18 @@ from functools import cached_property
 import libcst as cst
 import libcst.matchers as m
 
-from ..search import contains, find_all
 from ..source import code, names
+from ..template import matches
+from ..tree import calls_in, contains, find_all, plain_names, target_of
 
-RANGE = m.Name("range") | m.Attribute(m.Name("tl"), m.Name("range"))
-"""What a loop may count with."""
+SPLIT_DOT = "split_dot"
+"""The function of a file that computes a product with a precision of a choice; the rule split-precision writes it."""
+
+
+def is_range(loop: cst.For) -> bool:
+    """Return whether a loop counts in one variable, and nothing follows its last step."""
+    counts = matches(loop.iter, "range(q__)", "tl.range(q__)")
+    return counts and isinstance(loop.target, cst.Name) and loop.orelse is None
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,18 +41,15 @@ class Function:
 
     @cached_property
     def constexprs(self) -> frozenset[str]:
-        """Those annotated as `tl.constexpr`."""
-        constexpr = m.Annotation(m.Attribute(m.Name("tl"), m.Name("constexpr")) | m.Name("constexpr"))
-        params = self.node.params.params
+        """Parameters annotated as `tl.constexpr`."""
+        given = {item.name.value: item.annotation for item in self.node.params.params if item.annotation}
         return frozenset(
-            parameter.name.value
-            for parameter in params
-            if parameter.annotation and m.matches(parameter.annotation, constexpr)
+            name for name, annotation in given.items() if code(annotation.annotation) in ("tl.constexpr", "constexpr")
         )
 
     def calls(self, *functions: str) -> list[cst.Call]:
         """Return the calls of these functions of `tl`, in the order of the text."""
-        return calls_in(self.node, *functions)
+        return calls_in(self.node, *(f"tl.{function}" for function in functions))
 
     @cached_property
     def loads(self) -> Sequence[cst.Call]:
@@ -58,28 +62,41 @@ class Function:
         return self.calls("store")
 
     @cached_property
+    def has_products(self) -> bool:
+        """Whether it has matrix products."""
+        return bool(calls_in(self.node, ".dot", SPLIT_DOT))
+
+    @cached_property
     def assignments(self) -> Mapping[str, Sequence[cst.BaseExpression]]:
         """The values that each name gets by `a = value` and `a : tl.constexpr = value`."""
         found: dict[str, list[cst.BaseExpression]] = {}
         for node in find_all(self.node, m.Assign() | m.AnnAssign()):
-            assert isinstance(node, cst.Assign | cst.AnnAssign)
-            targets = [item.target for item in node.targets] if isinstance(node, cst.Assign) else [node.target]
-            for target in targets:
-                if isinstance(target, cst.Name) and node.value is not None:
-                    found.setdefault(target.value, []).append(node.value)
+            for assigned in node.targets if isinstance(node, cst.Assign) else [node]:
+                target, value = target_of(assigned), getattr(node, "value", None)
+                if isinstance(target, cst.Name) and value is not None:
+                    found.setdefault(target.value, []).append(value)
         return found
 
     @cached_property
     def updates(self) -> Mapping[str, Sequence[cst.AugAssign]]:
         """The `a += value` of each name."""
         found: dict[str, list[cst.AugAssign]] = {}
-        for node in find_all(self.node, m.AugAssign(target=m.Name())):
-            assert isinstance(node, cst.AugAssign)
+        for node in find_all(self.node, cst.AugAssign, m.AugAssign(target=m.Name())):
             found.setdefault(code(node.target), []).append(node)
         return found
 
+    @cached_property
+    def numbers(self) -> Mapping[str, int]:
+        """The names that stand for a whole number that is not negative."""
+        texts = {name: self.literal(cst.Name(name)) or "" for name in self.assignments}
+        return {name: int(text) for name, text in texts.items() if text.isdigit()}
+
+    def is_fixed(self, name: str) -> bool:
+        """Return whether a name is a parameter that the function does not change."""
+        return name in self.parameters and name not in self.assignments and name not in self.updates
+
     def value_of(self, name: str) -> cst.BaseExpression | None:
-        """Return what a name is, if it is assigned once, is no parameter, and is not made of itself."""
+        """Return the value of a name that is assigned once, is no parameter, and does not depend on itself."""
         return self._values.get(name)
 
     @cached_property
@@ -93,10 +110,10 @@ class Function:
         def reached(name: str) -> set[str]:
             seen, left = set[str](), list(parts[name])
             while left:
-                one = left.pop()
-                if one not in seen:
-                    seen.add(one)
-                    left += parts[one]
+                parameter = left.pop()
+                if parameter not in seen:
+                    seen.add(parameter)
+                    left += parts[parameter]
             return seen
 
         return {name: value for name, value in found.items() if name not in reached(name)}
@@ -113,8 +130,9 @@ class Function:
         if not isinstance(node, cst.Name) or node.value in known:
             return known.get(node.value) if isinstance(node, cst.Name) else None
         known[node.value] = None  # of a name that is made of itself, until it is known
-        values = [item for item in self.assignments.get(node.value, ()) if not _adds_to(item, node.value)]
-        found = {self._base(value, known) for value in values}
+        # A name plus an offset moves a pointer within its tensor.
+        sums = [(value, addends(value)) for value in self.assignments.get(node.value, ())]
+        found = {self._base(term, known) for term, (first, *more) in sums if not more or code(first) != node.value}
         if node.value in self.parameters:
             known[node.value] = node.value if found <= {None, node.value} else None
         else:
@@ -126,24 +144,16 @@ class Function:
         pointers = [argument(call, "pointer", 0) for call in (*self.loads, *self.stores)]
         return [self.base(pointer) for pointer in pointers if pointer is not None].count(parameter) == 1
 
-    def uses(self, name: str) -> list[cst.Name]:
-        """Return where a name stands in the body, its assignments too; of `a.b` and `f(b=...)`, not b."""
-        found: list[cst.Name] = []
+    def uses(self, name: str) -> Sequence[cst.Name]:
+        """Return the uses of a name in the body, including assignments, but not b in `a.b` and `f(b=...)`."""
+        return self._uses.get(name, ())
 
-        class Visitor(cst.CSTVisitor):
-            def visit_Name(self, node: cst.Name) -> None:
-                if node.value == name:
-                    found.append(node)
-
-            def visit_Attribute_attr(self, node: cst.Attribute) -> None:
-                attributes.append(node.attr)
-
-            def visit_Arg_keyword(self, node: cst.Arg) -> None:
-                attributes.extend([node.keyword] if node.keyword else [])
-
-        attributes: list[cst.Name] = []
-        self.node.body.visit(Visitor())
-        return [node for node in found if not any(node is attribute for attribute in attributes)]
+    @cached_property
+    def _uses(self) -> Mapping[str, Sequence[cst.Name]]:
+        found: dict[str, list[cst.Name]] = {}
+        for node in plain_names(self.node.body):
+            found.setdefault(node.value, []).append(node)
+        return found
 
     def literal(self, node: cst.BaseExpression | None) -> str | None:
         """Return a number, text or truth value as text, through a name that stands for it: 'False', '8192', '"ieee"'.
@@ -158,33 +168,32 @@ class Function:
     @cached_property
     def loops(self) -> Sequence[cst.For]:
         """All loops, outer ones first."""
-        return [cst.ensure_type(match, cst.For) for match in find_all(self.node, m.For())]
+        return find_all(self.node, cst.For)
 
     def loops_around(self, node: cst.CSTNode) -> list[cst.For]:
         """Return the loops around a node, outer ones first."""
         return [loop for loop in self.loops if loop is not node and contains(loop, node)]
 
     def statement_of(self, node: cst.CSTNode) -> cst.SimpleStatementLine | None:
-        """Return the simple statement that a node stands in."""
-        return next((line for line in self._lines if contains(line, node)), None)
+        """Return the simple statement that contains a node."""
+        return next((line for line in find_all(self.node, cst.SimpleStatementLine) if contains(line, node)), None)
 
-    @cached_property
-    def _lines(self) -> Sequence[cst.SimpleStatementLine]:
-        lines = find_all(self.node, m.SimpleStatementLine())
-        return [cst.ensure_type(line, cst.SimpleStatementLine) for line in lines]
-
-
-def _adds_to(value: cst.BaseExpression, name: str) -> bool:
-    """Return whether a value is a name plus something, which moves a pointer within what it points to."""
-    if not isinstance(value, cst.BinaryOperation) or not isinstance(value.operator, cst.Add):
-        return False
-    return _adds_to(value.left, name) or (isinstance(value.left, cst.Name) and value.left.value == name)
+    def place_of(self, node: cst.CSTNode) -> int | None:
+        """Return the position of a statement in the function's own body; None if it is in another block."""
+        return next((i for i, statement in enumerate(self.node.body.body) if statement is node), None)
 
 
-def calls_in(node: cst.CSTNode, *functions: str) -> list[cst.Call]:
-    """Return the calls of these functions of `tl` inside of a node, in the order of the text."""
-    function = m.Attribute(m.Name("tl"), m.OneOf(*(m.Name(item) for item in functions)))
-    return [cst.ensure_type(match, cst.Call) for match in find_all(node, m.Call(func=function))]
+def addends(node: cst.BaseExpression) -> list[cst.BaseExpression]:
+    """Return the terms of a sum."""
+    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Add):
+        return [*addends(node.left), *addends(node.right)]
+    return [node]
+
+
+def factors(node: cst.BaseExpression) -> tuple[cst.BaseExpression, cst.BaseExpression] | None:
+    """Return both sides of a product; None for another expression."""
+    is_product = isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Multiply)
+    return (node.left, node.right) if is_product and isinstance(node, cst.BinaryOperation) else None
 
 
 def joined_parts(mask: cst.BaseExpression) -> Iterator[cst.BaseExpression]:

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 import libcst as cst
 import libcst.matchers as m
 
-from ..search import find_all
 from ..source import code, names
+from ..template import match, matches
+from ..tree import assigned_name, assignment, find_all, only_line
+from .host import whole_numbers
 from .kernel import Launch, TritonKernel
 
-_EMPTY = m.Call(func=m.Attribute(m.Name("torch"), m.Name("empty_strided")))
+_HARMLESS = ("q_name = torch.empty_strided(q__)", "q_name = q_other_name", "del q_name")
 
 
 @dataclass(frozen=True)
@@ -23,16 +25,16 @@ class Neighbours:
 
     producer: Launch
     consumer: Launch
-    buffer: cst.SimpleStatementLine
+    buffer: cst.BaseStatement
     """`name = torch.empty_strided(shape, strides, dtype=torch.float32, ...)`: contiguous, whole numbers."""
     numel: int
     written: str
     """The producer's parameter that gets the buffer."""
     read: str
     """The consumer's parameter that gets it."""
-    between: Sequence[cst.SimpleStatementLine]
+    between: Sequence[cst.BaseStatement]
     """`name = torch.empty_strided(...)`, `name = other_name` and `del name` between the launches."""
-    dels: Sequence[cst.SimpleStatementLine]
+    dels: Sequence[cst.BaseStatement]
     """Every `del` of the buffer."""
     is_used_later: bool
     has_other_name: bool
@@ -41,86 +43,49 @@ class Neighbours:
 def neighbours_of(kernel: TritonKernel) -> Iterator[Neighbours]:
     """Yield pairs of launches, in the order of the text."""
     once = [launch for launch in kernel.launched_once() if launch.stands_alone]
-    for block in find_all(kernel.module, m.IndentedBlock()):
-        body = [item for item in cst.ensure_type(block, cst.IndentedBlock).body if isinstance(item, cst.BaseStatement)]
-        here = [(position, launch) for position, one in enumerate(body) for launch in once if launch.statement is one]
+    for block in find_all(kernel.module, cst.IndentedBlock):
+        body = list(block.body)
+        here = [
+            (position, launch)
+            for position, statement in enumerate(body)
+            for launch in once
+            if launch.statement is statement
+        ]
         for (first, producer), (second, consumer) in itertools.pairwise(here):
-            between = [item for item in body[first + 1 : second] if isinstance(item, cst.SimpleStatementLine)]
-            if len(between) == second - first - 1 and all(_is_harmless(item) for item in between):
-                yield from _pairs(body, first, second, producer, consumer, between)
+            if all(matches(item, *_HARMLESS) for item in body[first + 1 : second]):
+                yield from _pairs(body, (first, second), (producer, consumer))
 
 
 def _pairs(
-    body: Sequence[cst.BaseStatement],
-    first: int,
-    second: int,
-    producer: Launch,
-    consumer: Launch,
-    between: Sequence[cst.SimpleStatementLine],
+    body: Sequence[cst.BaseStatement], places: tuple[int, int], pair: tuple[Launch, Launch]
 ) -> Iterator[Neighbours]:
-    assigned = [item.body[0] for item in between]
-    other_names = {
-        code(item.targets[0].target): code(item.value)
-        for item in assigned
-        if isinstance(item, cst.Assign) and isinstance(item.value, cst.Name)
-    }
-    for statement in body[:first]:
-        numel = _contiguous(statement)
-        if numel is None or not isinstance(statement, cst.SimpleStatementLine):
+    (producer, consumer), between = pair, body[places[0] + 1 : places[1]]
+    other_names = [(match("q_name = q_other", item) or {}, assigned_name(item)) for item in between]
+    for statement in body[: places[0]]:
+        numel, buffer = _contiguous(statement), assigned_name(statement)
+        if numel is None or buffer is None:
             continue
-        buffer = _assigned(statement)
-        called = {buffer, *(name for name, value in other_names.items() if value == buffer)}
+        called = {buffer, *(name for found, name in other_names if name and found.get("other") == buffer)}
         uses = [item for item in body if item is not statement and names(item) & called]
-        left = [use for use in uses if use not in (producer.statement, consumer.statement, *between)]
-        written = [name for name, value in producer.arguments.items() if code(value) in called]
-        read = [name for name, value in consumer.arguments.items() if code(value) in called]
+        written = [name for name, text in producer.texts.items() if text in called]
+        read = [name for name, text in consumer.texts.items() if text in called]
         if len(written) != 1 or len(read) != 1:
             continue
-        dels = [use for use in uses if m.matches(use, m.SimpleStatementLine([m.Del()]))]
-        later = [item for item in left if item not in dels]
-        if any(body.index(item) < second for item in later):
-            continue
-        yield Neighbours(
-            producer,
-            consumer,
-            statement,
-            numel,
-            written[0],
-            read[0],
-            between,
-            [item for item in dels if isinstance(item, cst.SimpleStatementLine)],
-            bool(later),
-            len(called) > 1,
-        )
-
-
-def _is_harmless(statement: cst.SimpleStatementLine) -> bool:
-    allocation = m.Assign(targets=[m.AssignTarget(m.Name())], value=_EMPTY | m.Name())
-    return len(statement.body) == 1 and m.matches(statement.body[0], allocation | m.Del(target=m.Name()))
-
-
-def _assigned(statement: cst.SimpleStatementLine) -> str:
-    assign = cst.ensure_type(statement.body[0], cst.Assign)
-    return code(assign.targets[0].target)
+        dels = [use for use in uses if isinstance(only_line(use), cst.Del)]
+        later = [use for use in uses if use not in (producer.statement, consumer.statement, *between, *dels)]
+        if all(body.index(item) > places[1] for item in later):
+            names_of = (written[0], read[0])
+            yield Neighbours(*pair, statement, numel, *names_of, between, dels, bool(later), len(called) > 1)
 
 
 def _contiguous(statement: cst.BaseStatement) -> int | None:
     """Return the number of elements of a contiguous fp32 buffer that a statement allocates; None for anything else."""
-    if not m.matches(statement, m.SimpleStatementLine([m.Assign(targets=[m.AssignTarget(m.Name())], value=_EMPTY)])):
+    parts = assignment(statement)
+    found = whole_numbers(parts[2]) if parts is not None and assigned_name(statement) else None
+    if parts is None or found is None:
         return None
-    assign = cst.ensure_type(cst.ensure_type(statement, cst.SimpleStatementLine).body[0], cst.Assign)
-    call = cst.ensure_type(assign.value, cst.Call)
-    if len(call.args) < 2 or not any(code(arg.value) == "torch.float32" for arg in call.args if arg.keyword):
-        return None
-    shape, strides = (_numbers(arg.value) for arg in call.args[:2])
-    if shape is None or strides is None:
-        return None
+    shape, strides = found
+    is_fp32 = any(code(arg.value) == "torch.float32" for arg in find_all(parts[2], cst.Arg, m.Arg(keyword=m.Name())))
     expected = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
     right = all(size == 1 or stride == want for size, stride, want in zip(shape, strides, expected, strict=True))
-    return math.prod(shape) if right else None
-
-
-def _numbers(node: cst.BaseExpression) -> list[int] | None:
-    if not isinstance(node, cst.Tuple) or not all(isinstance(element.value, cst.Integer) for element in node.elements):
-        return None
-    return [cst.ensure_type(element.value, cst.Integer).evaluated_value for element in node.elements]
+    return math.prod(shape) if right and is_fp32 else None

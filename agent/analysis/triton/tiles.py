@@ -1,4 +1,4 @@
-"""Which constants are the tile of a launch's matrix product, and what a GPU's limits say about them."""
+"""Finds the constants of a launch's matrix product tile, and their constraints by a GPU's limits."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import libcst as cst
-import libcst.matchers as m
 
 from ....core import Config, PythonKernel, Value
 from ....core.expressions import Expression
-from ..applicability import NotApplicable, need, require
+from ..applicability import NotApplicableError, need, require
+from ..template import matches
 from .dots import Dot, dots_of
 from .function import Function, argument
 from .kernel import Launch
@@ -20,7 +20,7 @@ TENSOR_CORES, VECTOR_UNITS = 128, 64
 """Accumulators of a thread above which registers spill: products on the vector units keep operands there too, and those
 that add each step's sum in fp32 (Triton's three TF32 products, promoted ones of bf16) have a second sum."""
 SHARED_KIB = 227
-"""Of a block, on sm_90."""
+"""Shared memory of a block in KiB, on sm_90."""
 _MANY = 8
 _SIDES = (16, 32, 64, 128, 256, 512)
 _WARPS = (1, 2, 4, 8, 16)
@@ -37,22 +37,25 @@ class Tile:
     warps: str
     stages: str
     choice: str | None
-    """The constant that chooses the precision, where there is one."""
+    """The constant that chooses the precision, if there is one."""
     precise: bool
     """Whether all products have IEEE precision, which tensor cores do not have."""
     promoted: bool = False
-    """Whether the sum of each step is one of its own, beside the whole sum."""
+    """Whether the sum of each step is separate from the whole sum."""
 
     @classmethod
     def of(cls, launch: Launch, kernel: PythonKernel) -> Tile:
-        """Return the tile of a launch. Raises NotApplicable where one of its five is no constant of the file."""
+        """Return the tile of a launch.
+
+        Raises NotApplicableError if one of its five parameters is no constant of the file.
+        """
         dots = dots_of(launch.function)
         sides = need(sides_of(launch.function, dots), "no product of one tile")
         chosen = {dot.choice for dot in dots}
         roles = [*sides, "num_warps", "num_stages"]
         found = {role: launch.constant(role) for role in roles}
         constants = [item for item in found.values() if item is not None and isinstance(kernel.config.get(item), int)]
-        other = [role for role, one in found.items() if one not in constants]
+        other = [role for role, argument in found.items() if argument not in constants]
         require(not other, f"{', '.join(other)} of the launch are no constants of the file")
         require(len(set(constants)) == len(roles) and len(chosen) == 1, "one constant has two roles, or two precisions")
         (parameter,) = chosen
@@ -69,17 +72,13 @@ class Tile:
 
     def accumulator_limit(self, present: Config) -> str:
         """Return a constraint: accumulators fit the registers, or are no more than at the present values."""
-        one, other, _, warps, _ = (present[name] for name in self.names)
-        now = -(-int(one) * int(other) // (int(warps) * 32))
+        rows, columns, _, warps, _ = (present[name] for name in self.names)
+        now = -(-int(rows) * int(columns) // (int(warps) * 32))
         vector, tensor = max(VECTOR_UNITS, now), max(TENSOR_CORES, now)
         each: object = vector if self.precise or self.promoted else tensor
         if self.choice and vector < tensor:
             each = f"({tensor} if {self.choice} == 'bf16x3' else {vector})"
         return f"{self.m} * {self.n} <= {self.warps} * 32 * {each}"
-
-    def shared_limit(self, kib: int) -> str:
-        """Return a constraint: the tiles of all stages, of fp32, fit the shared memory of a block."""
-        return f"({self.m} + {self.n}) * {self.k} * 4 * {self.stages} <= {kib} * 1024"
 
     def limits_accumulators(self, text: str) -> bool:
         """Return whether a constraint is a limit on accumulators per thread, whatever it is written like.
@@ -95,9 +94,9 @@ class Tile:
     def _limits(self, expression: Expression, choice: str) -> bool:
         held: list[float] = []
         broken: list[float] = []
-        for one, other, warps in itertools.product(_SIDES, _SIDES, _WARPS):
-            values = {self.m: one, self.n: other, self.warps: warps, self.choice or "": choice}
-            (held if expression(values) else broken).append(one * other / (warps * 32))
+        for rows, columns, warps in itertools.product(_SIDES, _SIDES, _WARPS):
+            values = {self.m: rows, self.n: columns, self.warps: warps, self.choice or "": choice}
+            (held if expression(values) else broken).append(rows * columns / (warps * 32))
         return bool(held) and bool(broken) and max(held) < min(broken)
 
 
@@ -110,7 +109,7 @@ def warps_for_two(kernel: PythonKernel, launches: Sequence[Launch]) -> Config:
     for launch in launches:
         try:
             tile = Tile.of(launch, kernel)
-        except NotApplicable:
+        except NotApplicableError:
             continue
         rows, columns, _, warps, _ = (int(kernel.config[name]) for name in tile.names)
         crowded = 2 * rows * columns > warps * 32 * TENSOR_CORES
@@ -124,15 +123,13 @@ def sides_of(function: Function, dots: Sequence[Dot]) -> tuple[str, str, str] | 
     found = set()
     for dot in dots:
         start = function.value_of(dot.accumulator) or function.assignments.get(dot.accumulator, (None,))[0]
-        if not isinstance(start, cst.Call) or not m.matches(start.func, m.Attribute(m.Name("tl"), m.Name("zeros"))):
+        if not isinstance(start, cst.Call) or not matches(start, "tl.zeros(q__)"):
             return None
         shape = argument(start, "shape", 0)
         if not isinstance(shape, cst.Tuple | cst.List):
             return None
         found.add(tuple(element.value.value for element in shape.elements if isinstance(element.value, cst.Name)))
-    if len(found) != 1:
-        return None
-    (sides,) = found
+    sides = found.pop() if len(found) == 1 else ()
     if len(sides) != 2:
         return None
     ranges = [argument(call, "end", 1) for call in function.calls("arange")]

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import libcst as cst
-import libcst.matchers as m
 
 from ....core.syntax_tree import expression_tree
-from ..search import find_all
-from ..source import code, names, operand
+from ..source import code, operand
+from ..tree import assigned_in, calls_in, only_line
 
 Key = tuple[object, ...]
 _LOAD = {"mask", "other", "cache_modifier", "eviction_policy"}
-_WRITES = m.Call(func=m.Attribute(attr=m.Name(value=m.MatchRegex("store|atomic_.*|debug_barrier"))))
 _COMMUTE: Mapping[type[ast.operator], str] = {ast.Add: "+", ast.Mult: "*", ast.BitAnd: "&"}
 _ORDERED: Mapping[type[ast.operator], str] = {ast.FloorDiv: "//", ast.Sub: "-", ast.Mod: "%", ast.Div: "/"}
 
 
-class Values:
+class ValueNumbers:
     """Value numbering: names are replaced by what they were last assigned; sums, products and `&` are unordered.
 
     A number says what is computed from the values that have no definition here (parameters, loop variables), so it
@@ -40,11 +38,8 @@ class Values:
         return self._of(expression_tree(text))
 
     def run(self, statement: cst.BaseStatement) -> None:
-        """Follow one statement; what it assigns in a way that is not read here becomes an unknown value."""
-        inner = (
-            statement.body[0] if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1 else None
-        )
-        match inner:
+        """Follow one statement. Unsupported assignments give unknown values."""
+        match only_line(statement):
             case cst.Assign(targets=[cst.AssignTarget(cst.Name(name))], value=value):
                 self.names[name] = self.of(value)
             case cst.AnnAssign(target=cst.Name(name), value=cst.BaseExpression() as value):
@@ -52,13 +47,16 @@ class Values:
             case cst.AugAssign(target=cst.Name(name), operator=cst.AddAssign(), value=value):
                 self.names[name] = self.of(f"{name} + ({code(value)})")
             case _:
-                for name in assigned_in(statement):
-                    self.names[name] = self.unknown(name)
-        if find_all(statement, _WRITES):
-            self.stores += 1
+                self.forget(assigned_in(statement))
+        self.stores += bool(calls_in(statement, ".store", ".atomic_*", ".debug_barrier"))
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Give names new unknown values, such as the loop-carried ones."""
+        for name in names:
+            self.names[name] = self.unknown(name)
 
     def unknown(self, what: str) -> int:
-        """Return a new value that equals no other, such as what an opaque statement leaves in `what`."""
+        """Return a new unknown value, such as the result of an opaque statement in `what`."""
         return self._intern(("unknown", what, len(self._keys)))
 
     def key(self, number: int) -> Key:
@@ -66,24 +64,24 @@ class Values:
         return self._keys[number]
 
     def parts(self, number: int, into_remainders: bool = True) -> Iterator[int]:
-        """Yield the value and everything that it is made of, perhaps without what stands in `a % b`."""
+        """Yield the value and all its parts, optionally without those inside `a % b`."""
         seen, waiting = set[int](), [number]
         while waiting:
-            one = waiting.pop()
-            if one not in seen:
-                seen.add(one)
-                yield one
-                if not into_remainders and self._keys[one][0] == "%":
+            current = waiting.pop()
+            if current not in seen:
+                seen.add(current)
+                yield current
+                if not into_remainders and self._keys[current][0] == "%":
                     continue
-                waiting += [part for part in _flat(self._keys[one][1:]) if isinstance(part, Part)]
+                waiting += [part for part in _flat(self._keys[current][1:]) if isinstance(part, Part)]
 
     def constant(self, number: int) -> int | None:
-        """Return the value where it is a whole number that is written in the code."""
+        """Return the value if it is an integer literal in the code."""
         key = self._keys[number]
         return key[1] if key[0] == "constant" and type(key[1]) is int else None
 
     def text(self, number: int, names: Mapping[str, str]) -> str | None:
-        """Write a value of sums, products and whole divisions with other `names`; None where a name is not known."""
+        """Write a value of sums, products and floor divisions with other `names`; None if a name is unknown."""
         kind, *rest = self._keys[number]
         if kind == "constant":
             return repr(rest[0])
@@ -96,7 +94,7 @@ class Values:
         return None
 
     def address(self, pointer: cst.BaseExpression, parameters: Collection[str]) -> tuple[str, int] | None:
-        """Return the parameter that a pointer starts from and the number of what is added to it; None without one."""
+        """Return the base parameter of a pointer and the number of its offset; None without a base."""
         return self.split_address(self.of(pointer), parameters)
 
     def split_address(self, number: int, parameters: Collection[str]) -> tuple[str, int] | None:
@@ -134,24 +132,20 @@ class Values:
         return self._intern((type(node).__name__, *(self._field(value) for _, value in ast.iter_fields(node))))
 
     def _load(self, call: ast.Call) -> Part | None:
-        """Return a load of given addresses from memory as it is now: hints for the cache make no difference."""
+        """Return a load of given addresses from the current memory. Cache hints are ignored."""
         keywords = {keyword.arg: keyword.value for keyword in call.keywords}
         if ast.unparse(call.func) != "tl.load" or not {*keywords} <= _LOAD or len(call.args) > 3 or not call.args:
             return None
         plain = [*call.args, None, None]
-        masked = [
-            self._of(item) if item else None
-            for item in (keywords.get("mask", plain[1]), keywords.get("other", plain[2]))
-        ]
+        given = (keywords.get("mask", plain[1]), keywords.get("other", plain[2]))
+        masked = [self._of(item) if item else None for item in given]
         return self._intern(("load", self.stores, self._of(call.args[0]), *masked))
 
     def _field(self, value: object) -> object:
         if isinstance(value, ast.expr):
             return self._of(value)
-        if isinstance(value, ast.keyword):
-            return (value.arg, self._of(value.value))
         if isinstance(value, ast.AST):
-            return ast.dump(value)
+            return (type(value).__name__, *(self._field(part) for _, part in ast.iter_fields(value)))
         return tuple(self._field(item) for item in value) if isinstance(value, list) else value
 
     def _combine(self, sign: str, parts: Sequence[Part]) -> Part:
@@ -166,14 +160,6 @@ class Values:
         if not kept:
             return self._intern(("constant", neutral, "int"))
         return kept[0] if len(kept) == 1 else self._intern((sign, *kept))
-
-
-def assigned_in(node: cst.CSTNode) -> set[str]:
-    """Return the names that a statement assigns, those of its blocks and of its loops' variables included."""
-    found: set[str] = set()
-    for match in find_all(node, m.AssignTarget() | m.AnnAssign() | m.AugAssign() | m.For()):
-        found |= names(match.target)  # type: ignore[attr-defined]
-    return found
 
 
 class Part(int):

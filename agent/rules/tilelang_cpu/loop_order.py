@@ -6,19 +6,16 @@ from collections.abc import Sequence
 
 import libcst as cst
 
-from ...analysis.applicability import require
-from ...analysis.change import Change, Rewritten
-from ...analysis.source import Statement, names
-from ...analysis.tilelang import Loop, accesses, cpu_tilelang, make_loop, nest_of, rewrite_kernels
-from ..rule import rule
+from ...analysis.source import expression, names
+from ...analysis.tilelang import Rewriting, TileLangLoop, accesses, cpu_tilelang, make_loop, nest_of, rewrite_kernels
+from ...analysis.tree import Statement
+from ..rule import Change, Rewritten, need_a, require, rule
+
+_NONE = "every perfect nest has its loop with unit stride innermost, or may not be reordered"
 
 
-@rule(
-    "loop-order",
-    category="memory",
-    work="both",
-    why="neighbouring elements share a cache line and a vector register only when the inner loop walks them",
-    reads=cpu_tilelang,
+@rule("memory", "both", cpu_tilelang).because(
+    "neighbouring elements share a cache line and a vector register only when the inner loop walks them"
 )
 def loop_order(module: cst.Module, change: Change) -> Rewritten:
     """`for i: for j: for k: c[i, j] += a[i, k] * b[k, j]` becomes i, k, j.
@@ -27,49 +24,33 @@ def loop_order(module: cst.Module, change: Change) -> Rewritten:
     The sum may change its order, so any loop order is valid. The innermost variable becomes the one that stands
     alone in the last index of most accesses, the written one included.
     """
-    done: list[str] = []
 
-    def rewrite(statement: Statement, after: Sequence[Statement]) -> Sequence[Statement] | None:
+    def rewrite(statement: Statement) -> Rewriting[str]:
         nest = nest_of(statement)
         variable = _misplaced(nest)
-        if variable is None:
-            return None
-        done.append(variable)
         pairs = [pair for loop in nest for pair in zip(loop.variables, loop.extents, strict=True)]
         inner = next(pair for pair in pairs if pair[0] == variable)
         result: Statement = make_loop([inner[0]], [inner[1]], nest[-1].body)
         for name, extent in reversed([pair for pair in pairs if pair[0] != variable]):
             result = make_loop([name], [extent], [result])
-        return [result]
+        return variable, [result]
 
-    change.module = rewrite_kernels(module, rewrite)
-    require(done, "every perfect nest has its loop with unit stride innermost, or may not be reordered")
+    done = rewrite_kernels(change, rewrite, _NONE)
     return change.rewritten(f"moved the loop over {', '.join(done)} innermost")
 
 
-def _misplaced(nest: Sequence[Loop]) -> str | None:
-    """Return the variable that should be innermost and is not, if every precondition holds."""
+def _misplaced(nest: Sequence[TileLangLoop]) -> str:
+    """Return the variable that should be innermost and is not. Raises NotApplicableError where a precondition fails."""
     variables = [v for loop in nest for v in loop.variables]
-    if len(variables) < 2 or nest[-1].only is None or any(loop.kind == "unroll" for loop in nest):
-        return None
-    body = nest[-1].only
-    if isinstance(body, cst.BaseCompoundStatement):
-        return None
-    touched = accesses(body)
+    require(len(variables) > 1 and not any(loop.kind == "unroll" for loop in nest), _NONE)
+    touched = accesses(need_a(cst.SimpleStatementLine, nest[-1].only, _NONE))
     written = {(a.buffer, a.index) for a in touched if a.write}
-    if len(written) != 1 or any(a.index == ("*",) for a in touched):
-        return None
+    require(len(written) == 1 and not any(a.index == ("*",) for a in touched), _NONE)
     ((buffer, index),) = written
-    if any(a.buffer == buffer and a.index != index for a in touched):
-        return None
-    if any(set(variables) & names(cst.parse_expression(e)) for loop in nest for e in loop.extents):
-        return None
-    if index[-1] not in variables or index[-1] == variables[-1]:
-        return None
+    require(all(a.index == index for a in touched if a.buffer == buffer), _NONE)
+    require(not {*variables} & names(*(expression(extent) for loop in nest for extent in loop.extents)), _NONE)
     # The written element must walk with unit stride, and more accesses must gain than lose.
-    gain = sum(a.index[-1] == index[-1] for a in touched) - sum(variables[-1] in _names(a.index[-1]) for a in touched)
-    return index[-1] if gain > 0 else None
-
-
-def _names(text: str) -> set[str]:
-    return names(cst.parse_expression(text))
+    gained = sum(a.index[-1] == index[-1] for a in touched)
+    lost = sum(variables[-1] in names(expression(a.index[-1])) for a in touched)
+    require(index[-1] in variables[:-1] and gained > lost, _NONE)
+    return index[-1]

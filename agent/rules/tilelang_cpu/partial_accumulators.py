@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import libcst as cst
 
-from ...analysis.applicability import require
-from ...analysis.change import Change, Rewritten
-from ...analysis.source import Statement, assignment, code, fresh, statements, substitute
-from ...analysis.tilelang import Loop, accesses, cpu_tilelang, is_window, loop_of, make_loop, rewrite_kernels
-from ..rule import rule
+from ...analysis.source import code, fresh, statements, substitute
+from ...analysis.template import match
+from ...analysis.tilelang import (
+    Rewriting,
+    TileLangLoop,
+    accesses,
+    cpu_tilelang,
+    is_window,
+    loop_of,
+    make_loop,
+    rewrite_kernels,
+)
+from ...analysis.tree import Statement, assignment, find_all
+from ..rule import Change, Rewritten, need, require, rule
 
-_ALLOCATION = re.compile(r"(\w+) = T\.alloc_local\([^\n]*?,\s*(\"\w+\")\)")
+_NONE = "no loop reduces into one element that nothing else in it touches"
 WIDTHS = (8, 16, 32, 64, 128)
 
 
@@ -27,16 +35,10 @@ class Reduction:
     """'+=', 'T.max' or 'T.min'."""
     value: str
     position: int
-    dtype: str = ""
-    """Element type of the target's buffer, as the source writes it."""
 
 
-@rule(
-    "partial-accumulators",
-    category="compute",
-    work="streams",
-    why="a sum into one scalar waits for every addition; partial accumulators fill the vector unit",
-    reads=cpu_tilelang,
+@rule("compute", "streams", cpu_tilelang).because(
+    "a sum into one scalar waits for every addition; partial accumulators fill the vector unit"
 )
 def partial_accumulators(module: cst.Module, change: Change) -> Rewritten:
     """`for j: acc[0] += f(j)` becomes LANES partial sums, added up at the end.
@@ -46,95 +48,66 @@ def partial_accumulators(module: cst.Module, change: Change) -> Rewritten:
     buffer. The remainder of the extent divided by LANES gets a loop of its own.
     """
     constant = change.constant("LANES", WIDTHS, 16)
-    done: list[str] = []
-    dtypes = dict(_ALLOCATION.findall(change.kernel.source))
+    allocated = [match("q_name = T.alloc_local(q_shape, q_dtype, q__)", node) for node in find_all(module, cst.Assign)]
+    dtypes = {found["name"]: found["dtype"] for found in allocated if found}
 
-    def rewrite(statement: Statement, after: Sequence[Statement]) -> Sequence[Statement] | None:
-        loop = loop_of(statement)
-        reduction = _reduction(loop) if loop else None
-        dtype = dtypes.get(reduction.target.split("[")[0]) if reduction else None
-        if loop is None or reduction is None or dtype is None:
-            return None
-        done.append(reduction.target)
-        return _with_partial_accumulators(loop, replace(reduction, dtype=dtype), constant, change.taken)
+    def rewrite(statement: Statement) -> Rewriting[str]:
+        loop = need(loop_of(statement), _NONE)
+        reduction = _reduction(loop)
+        dtype = need(dtypes.get(reduction.target.split("[")[0]), _NONE)
+        return reduction.target, _with_partial_accumulators(loop, reduction, dtype, constant, change.taken)
 
-    change.module = rewrite_kernels(module, rewrite)
-    require(done, "no loop reduces into one element that nothing else in it touches")
+    done = rewrite_kernels(change, rewrite, _NONE)
     return change.rewritten(f"reduced into {', '.join(dict.fromkeys(done))} through partial accumulators")
 
 
-def _reduction(loop: Loop) -> Reduction | None:
-    found: Reduction | None = None
-    if "LANES" in " ".join(loop.extents):
-        return None
+def _reduction(loop: TileLangLoop) -> Reduction:
     # The square window of a pooling or a convolution is too short to gain.
-    if loop.kind == "unroll" or is_window(loop) or any(isinstance(s, cst.BaseCompoundStatement) for s in loop.body):
-        return None
+    require("LANES" not in " ".join(loop.extents) and loop.kind != "unroll" and not is_window(loop), _NONE)
+    found: list[Reduction] = []
     for position, statement in enumerate(loop.body):
-        parts = assignment(statement)
-        if parts is None:
-            return None
-        target, operator, value = code(parts[0]), parts[1], code(parts[2])
-        if not re.fullmatch(r"\w+\[\d+\]", target):
-            continue
-        extreme = re.fullmatch(rf"(T\.max|T\.min)\({re.escape(target)}, (.*)\)", value)
-        if operator == "+=":
-            one = Reduction(target, "+=", value, position)
-        elif extreme:
-            one = Reduction(target, extreme[1], extreme[2], position)
-        else:
-            return None
-        if found is not None:
-            return None
-        found = one
-    if found is None:
-        return None
-    buffer = found.target.split("[")[0]
-    others = [s for i, s in enumerate(loop.body) if i != found.position]
+        left, operator, right = need(assignment(statement), _NONE)
+        target, value = code(left), code(right)
+        if re.fullmatch(r"\w+\[\d+\]", target):
+            extreme = re.fullmatch(rf"(T\.max|T\.min)\({re.escape(target)}, (.*)\)", value)
+            require(operator == "+=" or extreme, _NONE)
+            combine, value = (extreme[1], extreme[2]) if extreme and operator == "=" else ("+=", value)
+            found.append(Reduction(target, combine, value, position))
+    require(len(found) == 1, _NONE)
+    buffer, words = found[0].target.split("[")[0], re.findall(r"\w+", found[0].value)
+    others = [s for i, s in enumerate(loop.body) if i != found[0].position]
     touched = any(a.buffer == buffer for s in others for a in accesses(s))
-    if (
-        touched
-        or buffer in re.findall(r"\w+", found.value)
-        or not set(re.findall(r"\w+", found.value)) & {loop.variables[-1]}
-    ):
-        return None
-    return found
+    require(not touched and buffer not in words and loop.variables[-1] in words, _NONE)
+    return found[0]
 
 
-def _with_partial_accumulators(loop: Loop, reduction: Reduction, constant: str, taken: set[str]) -> list[Statement]:
+def _with_partial_accumulators(
+    loop: TileLangLoop, reduction: Reduction, dtype: str, constant: str, taken: set[str]
+) -> list[Statement]:
+    """Write the loop anew; `dtype` is that of the target's buffer, as the source writes it."""
     buffer, lane = fresh("lanes", taken), fresh("lane", set(taken))
     variable, extent = loop.variables[-1], loop.extents[-1]
     extent = extent if re.fullmatch(r"\w+", extent) else f"({extent})"
 
+    def combine(target: str, value: str) -> Statement:
+        how = reduction.combine
+        return statements(f"{target} += {value}\n" if how == "+=" else f"{target} = {how}({target}, {value})\n")[0]
+
     def body(index: str, target: str) -> list[Statement]:
         new = list(loop.body)
-        new[reduction.position] = _combine(target, reduction.combine, reduction.value)
-        moved = [substitute(s, {variable: index}) for s in new]
-        return [s for s in moved if isinstance(s, cst.BaseStatement)]
-
-    outer, extents = loop.variables[:-1], loop.extents[:-1]
+        new[reduction.position] = combine(target, reduction.value)
+        return [substitute(s, {variable: index}) for s in new]
 
     def around(inner: list[Statement], last: str) -> Statement:
         result = make_loop([variable], [last], inner)
-        return make_loop(outer, extents, [result]) if outer else result
+        return make_loop(loop.variables[:-1], loop.extents[:-1], [result]) if loop.variables[1:] else result
 
-    start = "T.clear({0})" if reduction.combine == "+=" else "T.fill({0}, {1})"
+    start = f"T.clear({buffer})" if reduction.combine == "+=" else f"T.fill({buffer}, {reduction.target})"
+    lanes = make_loop([lane], [constant], body(f"{variable} * {constant} + {lane}", f"{buffer}[{lane}]"))
+    rest = body(f"{extent} // {constant} * {constant} + {variable}", reduction.target)
     return [
-        *statements(
-            f"{buffer} = T.alloc_local(({constant},), {reduction.dtype})\n{start.format(buffer, reduction.target)}\n"
-        ),
-        around(
-            [make_loop([lane], [constant], body(f"{variable} * {constant} + {lane}", f"{buffer}[{lane}]"))],
-            f"{extent} // {constant}",
-        ),
-        make_loop([lane], [constant], [_combine(reduction.target, reduction.combine, f"{buffer}[{lane}]")]),
-        around(
-            body(f"{extent} // {constant} * {constant} + {variable}", reduction.target),
-            f"{extent} % {constant}",
-        ),
+        *statements(f"{buffer} = T.alloc_local(({constant},), {dtype})\n{start}\n"),
+        around([lanes], f"{extent} // {constant}"),
+        make_loop([lane], [constant], [combine(reduction.target, f"{buffer}[{lane}]")]),
+        around(rest, f"{extent} % {constant}"),
     ]
-
-
-def _combine(target: str, operator: str, value: str) -> Statement:
-    text = f"{target} += {value}" if operator == "+=" else f"{target} = {operator}({target}, {value})"
-    return statements(text + "\n")[0]

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import libcst as cst
 import libcst.matchers as m
 
 from ....core import Parameter
-from ...analysis.applicability import require
-from ...analysis.change import Change, Rewritten
-from ...analysis.search import find_all
-from ...analysis.source import code, expression, fresh, insert_before_definitions, names, statements
+from ...analysis.change import with_parameters
+from ...analysis.source import code, expression, names, statements
+from ...analysis.template import matches
 from ...analysis.tilelang import accesses, cpu_tilelang, is_prim_func
-from ..rule import rule
+from ...analysis.tree import calls_in, find_all, only_line, plain_targets
+from ..rule import Change, Rewritten, need, need_a, require, rule
 
 HELPER = '''
 def over_threads(kernel, outputs):
@@ -40,13 +38,7 @@ def over_threads(kernel, outputs):
 '''
 
 
-@rule(
-    "split-grid",
-    category="parallelism",
-    work="both",
-    why="the compiled kernel runs on one core while the reference uses all",
-    reads=cpu_tilelang,
-)
+@rule("parallelism", "both", cpu_tilelang).because("the compiled kernel runs on one core while the reference uses all")
 def split_grid(module: cst.Module, change: Change) -> Rewritten:
     """Give each thread a contiguous part of the grid's first axis.
 
@@ -56,133 +48,70 @@ def split_grid(module: cst.Module, change: Change) -> Rewritten:
     cores = change.machine.cores
     require(cores > 1, "the machine has one core")
     change.require_free("THREADS", "POOL", "over_threads")
-    splitter = _Splitter(change.taken)
-    module = cst.ensure_type(module.visit(splitter), cst.Module)
-    require(splitter.done, "no builder compiles one `T.Kernel` block whose blocks write apart along the first axis")
-    constants = f"THREADS = {cores}\nPOOL = ThreadPoolExecutor(max_workers={cores - 1})\n"
-    module = insert_before_definitions(insert_before_definitions(module, HELPER.lstrip()), constants)
-    change.module = _import_pool(module)
-    change.declare(Parameter("THREADS", powers_of_two(1, cores), cores))
-    return change.rewritten(f"split the grid of {', '.join(splitter.done)} over {cores} threads")
+    builders = [
+        function for function in find_all(module, cst.FunctionDef) if any(map(is_prim_func, function.body.body))
+    ]
+    done = change.each(builders, _split, "no function builds a prim_func")
+    change.add_import("from concurrent.futures import ThreadPoolExecutor\n")
+    change.helper(f"THREADS = {cores}\nPOOL = ThreadPoolExecutor(max_workers={cores - 1})\n")
+    change.helper(HELPER)
+    change.declare(Parameter("THREADS", sorted({cores, *(1 << i for i in range(cores.bit_length()))}), cores))
+    return change.rewritten(f"split the grid of {', '.join(done)} over {cores} threads")
 
 
-def powers_of_two(low: int, high: int) -> Sequence[int]:
-    """Return 1, 2, 4, ... within the bounds, and `high` itself."""
-    values = {2**i for i in range(high.bit_length() + 1) if low <= 2**i <= high}
-    return sorted(values | {high})
+def _split(builder: cst.FunctionDef, change: Change) -> str:
+    function = next(
+        statement
+        for statement in builder.body.body
+        if isinstance(statement, cst.FunctionDef) and is_prim_func(statement)
+    )
+    kernel, result = function.name.value, builder.body.body[-1]
+    none = f"{kernel} is not one T.Kernel block"
+    block = need_a(cst.With, function.body.body[-1], none)
+    require(len(block.items) == len(function.body.body) == 1 and matches(block.items[0].item, "T.Kernel(q__)"), none)
+    call, alias = need_a(cst.Call, block.items[0].item, none), need(block.items[0].asname, none)
+    plain = not calls_in(block, "T.atomic_*") and call.args and not any(arg.keyword for arg in call.args)
+    require(plain, f"{kernel} has atomics, or its grid has other arguments than its axes")
+    extent = code(call.args[0].value)
+    require(extent != "1", f"the first axis of the grid of {kernel} has one block")
+    first = alias.name.elements[0].value if isinstance(alias.name, cst.Tuple) else alias.name
+    apart = isinstance(first, cst.Name) and _writes_apart(block, first.value)
+    require(apart, f"the blocks of {kernel} do not write apart along the first axis")
+    compiled = _compiled(result, kernel)
+    axis = code(first)
+    part, step = change.fresh("part"), change.fresh(f"{axis}_in_part")
+    chunk = f"T.ceildiv({extent}, THREADS)"
+    # With these assumptions the compiler drops its checks for negative indices.
+    prologue = f"T.assume({part} >= 0)\nT.assume({part} < THREADS)\n{axis} = {part} * {chunk} + {step}\n"
+    guard = cst.If(test=expression(f"{axis} < {extent}"), body=block.body)
+    change.put(first, step)
+    change.put(call.args[0].value, chunk)
+    change.put(block.body, cst.IndentedBlock(body=[*statements(prologue), guard]))
+    change.edit(function, with_parameters([part], annotation="T.int32"))
+    change.put_statements(result, statements(compiled))
+    return kernel
 
 
-class _Splitter(cst.CSTTransformer):
-    """Rewrites each builder whose prim_func is one T.Kernel block and whose result is compiled directly."""
-
-    def __init__(self, taken: set[str]) -> None:
-        self.taken = taken
-        self.done: list[str] = []
-
-    def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:
-        if not isinstance(updated_node.body, cst.IndentedBlock):
-            return updated_node
-        body = list(updated_node.body.body)
-        for position, statement in enumerate(body):
-            if isinstance(statement, cst.FunctionDef) and is_prim_func(statement):
-                split = self._split(statement)
-                compiled = self._compile_call(body[-1], statement.name.value)
-                if split is None or compiled is None:
-                    return updated_node
-                body[position], body[-1] = split, compiled
-                self.done.append(statement.name.value)
-                return updated_node.with_changes(body=updated_node.body.with_changes(body=body))
-        return updated_node
-
-    def _split(self, function: cst.FunctionDef) -> cst.FunctionDef | None:
-        assert isinstance(function.body, cst.IndentedBlock)
-        block = function.body.body[-1]
-        if len(function.body.body) != 1 or not isinstance(block, cst.With) or len(block.items) != 1:
-            return None
-        item = block.items[0]
-        call, alias = item.item, item.asname
-        if not m.matches(call, m.Call(func=m.Attribute(m.Name("T"), m.Name("Kernel")))) or alias is None:
-            return None
-        assert isinstance(call, cst.Call) and isinstance(block.body, cst.IndentedBlock)
-        if "T.atomic" in code(block) or not call.args or any(arg.keyword for arg in call.args):
-            return None
-        extent = code(call.args[0].value)
-        if extent == "1":
-            return None
-        axes = alias.name.elements if isinstance(alias.name, cst.Tuple) else None
-        first = axes[0].value if axes else alias.name
-        if not isinstance(first, cst.Name):
-            return None
-        if not _writes_apart(block, first.value):
-            return None
-        part, step = fresh("part", self.taken), fresh(f"{first.value}_in_part", self.taken)
-        chunk = f"T.ceildiv({extent}, THREADS)"
-        new_first = cst.Name(step)
-        name: cst.BaseAssignTargetExpression = new_first
-        if axes and isinstance(alias.name, cst.Tuple):
-            name = alias.name.with_changes(elements=[axes[0].with_changes(value=new_first), *axes[1:]])
-        arguments = [call.args[0].with_changes(value=expression(chunk)), *call.args[1:]]
-        # With these assumptions the compiler drops its checks for negative indices.
-        prologue = statements(
-            f"T.assume({part} >= 0)\nT.assume({part} < THREADS)\n{first.value} = {part} * {chunk} + {step}\n"
-        )
-        guard = cst.If(test=expression(f"{first.value} < {extent}"), body=block.body)
-        new_block = block.with_changes(
-            items=[item.with_changes(item=call.with_changes(args=arguments), asname=alias.with_changes(name=name))],
-            body=cst.IndentedBlock(body=[*prologue, guard]),
-        )
-        parameter = cst.Param(cst.Name(part), cst.Annotation(expression("T.int32")))
-        params = [p.with_changes(comma=cst.MaybeSentinel.DEFAULT) for p in function.params.params]
-        return function.with_changes(
-            params=function.params.with_changes(params=[*params, parameter]),
-            body=function.body.with_changes(body=[new_block]),
-        )
-
-    def _compile_call(
-        self, statement: cst.BaseStatement | cst.BaseSmallStatement, kernel: str
-    ) -> cst.BaseStatement | None:
-        """Return `return tilelang.compile(kernel, out_idx=..., ...)` with its outputs passed to over_threads."""
-        if not isinstance(statement, cst.SimpleStatementLine) or not isinstance(statement.body[0], cst.Return):
-            return None
-        call = statement.body[0].value
-        if call is None or not m.matches(call, m.Call(func=m.Attribute(m.Name("tilelang"), m.Name("compile")))):
-            return None
-        assert isinstance(call, cst.Call)
-        outputs = next((arg.value for arg in call.args if arg.keyword and arg.keyword.value == "out_idx"), None)
-        first = call.args[0].value
-        if not isinstance(outputs, cst.List) or not (isinstance(first, cst.Name) and first.value == kernel):
-            return None
-        kept = [arg for arg in call.args if not (arg.keyword and arg.keyword.value == "out_idx")]
-        kept[-1] = kept[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
-        compiled = code(call.with_changes(args=kept))
-        length = f"len({kernel}.params) - 1"
-        indices = ", ".join(f"{code(e.value)} % ({length})" for e in outputs.elements)
-        return statements(f"return over_threads({compiled}, {{{indices}}})\n")[0]
+def _compiled(statement: cst.CSTNode, kernel: str) -> str:
+    """Write `return tilelang.compile(kernel, out_idx=..., ...)` with its outputs passed to over_threads."""
+    none = f"{kernel} is not compiled and returned"
+    call = need_a(cst.Call, need_a(cst.Return, only_line(statement), none).value, none)
+    require(matches(call, "tilelang.compile(q_kernel, q__)", kernel=kernel), none)
+    outputs = next((arg.value for arg in call.args if arg.keyword and arg.keyword.value == "out_idx"), None)
+    outputs = need_a(cst.List, outputs, f"{kernel} is compiled without a list of outputs")
+    kept = [arg for arg in call.args if not (arg.keyword and arg.keyword.value == "out_idx")]
+    kept[-1] = kept[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
+    compiled, length = code(call.with_changes(args=kept)), f"len({kernel}.params) - 1"
+    indices = ", ".join(f"{code(e.value)} % ({length})" for e in outputs.elements)
+    return f"return over_threads({compiled}, {{{indices}}})\n"
 
 
 def _writes_apart(block: cst.With, axis: str) -> bool:
     """Return whether every write outside the block's own buffers depends on its axis."""
-    own = {
-        node.targets[0].target.value
-        for node in find_all(block, m.Assign(value=m.Call(func=m.Attribute(m.Name("T")))))
-        if isinstance(node, cst.Assign) and isinstance(node.targets[0].target, cst.Name)
-    }
+    own = plain_targets(*find_all(block, cst.Assign, m.Assign(value=m.Call(func=m.Attribute(m.Name("T"))))))
     follows = {axis}
-    plain = [n for n in find_all(block, m.Assign(targets=[m.AssignTarget(m.Name())])) if isinstance(n, cst.Assign)]
+    plain = find_all(block, cst.Assign, m.Assign(targets=[m.AssignTarget(m.Name())]))
     for _ in plain:
         follows |= {code(n.targets[0].target) for n in plain if names(n.value) & follows}
     written = [access for access in accesses(block) if access.write and access.buffer not in own]
     return all(any(names(expression(part)) & follows for part in a.index if part != "*") for a in written)
-
-
-def _import_pool(module: cst.Module) -> cst.Module:
-    """Import ThreadPoolExecutor among the other imports."""
-    position = next(
-        i for i, s in enumerate(module.body) if m.matches(s, m.SimpleStatementLine(body=[m.Import() | m.ImportFrom()]))
-    )
-    new = statements("from concurrent.futures import ThreadPoolExecutor\n")
-    old = module.body[position]
-    assert isinstance(old, cst.SimpleStatementLine)
-    new[0] = new[0].with_changes(leading_lines=old.leading_lines)
-    rest = [old.with_changes(leading_lines=[]), *module.body[position + 1 :]]
-    return module.with_changes(body=[*module.body[:position], *new, *rest])

@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 import libcst as cst
-import libcst.matchers as m
 
 from ....core import Parameter
-from ...analysis.applicability import require
-from ...analysis.change import Change, Rewritten
-from ...analysis.edit import appended, keyword_argument
-from ...analysis.search import find_all
+from ...analysis.source import code
+from ...analysis.template import matches
 from ...analysis.tilelang import cuda_tilelang, is_prim_func
-from ...analysis.tilelang_cuda.space import redeclared
 from ...analysis.tilelang_cuda.splitting import POLICIES
-from ..rule import rule
+from ...analysis.tree import calls_in, contains, find_all
+from ..rule import Change, Rewritten, require, rule
 
-_GEMM = m.Call(func=m.Attribute(m.Name("T"), m.Name("gemm")))
-_PIPELINED = m.For(iter=m.Call(func=m.Attribute(m.Name("T"), m.Name("Pipelined"))))
-_COMPILE = m.Call(func=m.Attribute(m.Name("tilelang"), m.Name("compile")))
 _SWITCH = '{"tl.disable_warp_specialized": not WARP_SPECIALIZED}'
 
 
-@rule(
-    "product-schedule",
-    category="parallelism",
-    work="products",
-    why="warps that only copy help long loops, and more blocks on an SM help short ones",
-    reads=cuda_tilelang,
+@rule("parallelism", "products", cuda_tilelang).because(
+    "warps that only copy help long loops, and more blocks on an SM help short ones"
 )
 def product_schedule(module: cst.Module, change: Change) -> Rewritten:
     """Make warp specialization a parameter, and the policy of every T.gemm that has none.
@@ -36,51 +26,27 @@ def product_schedule(module: cst.Module, change: Change) -> Rewritten:
     a pipelined loop, and a `tilelang.compile` of that prim_func without pass configs.
     """
     change.require_free("WARP_SPECIALIZED", "GEMM_POLICY")
-    functions = [cst.ensure_type(match, cst.FunctionDef) for match in find_all(module, m.FunctionDef())]
-    products = {function.name.value for function in functions if is_prim_func(function) and _has_product(function)}
+    loops = [loop for loop in find_all(module, cst.For) if matches(loop.iter, "T.Pipelined(q__)")]
+    pipelined = [loop for loop in loops if calls_in(loop, "T.gemm")]
+    functions = [function for function in find_all(module, cst.FunctionDef) if is_prim_func(function)]
+    functions = [function for function in functions if any(contains(function, loop) for loop in pipelined)]
+    products, policies = {function.name.value for function in functions}, 0
     require(products, "no T.gemm in a pipelined loop")
-    scheduler = _Scheduler(products)
-    change.module = cst.ensure_type(module.visit(scheduler), cst.Module)
-    require(scheduler.compiled, "no `tilelang.compile` of the product without pass configs")
-    change.parameters.append(Parameter("WARP_SPECIALIZED", (False, True), False))
-    if scheduler.policies:
-        change.parameters.append(Parameter("GEMM_POLICY", POLICIES, "FullRow"))
-    did = "made warp specialization and the sharing of a product's tile parameters"
-    return change.finished(redeclared(change), did)
-
-
-def _has_product(function: cst.FunctionDef) -> bool:
-    return any(find_all(loop, _GEMM) for loop in find_all(function, _PIPELINED))
-
-
-class _Scheduler(cst.CSTTransformer):
-    def __init__(self, products: set[str]) -> None:
-        self.products = products
-        self.compiled = 0
-        self.policies = 0
-        self._inside: list[bool] = []
-
-    def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
-        self._inside.append(node.name.value in self.products)
-
-    def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:
-        self._inside.pop()
-        return updated_node
-
-    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:
-        given = {arg.keyword.value for arg in original_node.args if arg.keyword}
-        if m.matches(original_node, _COMPILE) and "pass_configs" not in given:
-            first = original_node.args[0].value
-            if isinstance(first, cst.Name) and first.value in self.products:
-                self.compiled += 1
-                return _with(updated_node, "pass_configs", _SWITCH)
+    compiled = [call for call in calls_in(module, "tilelang.compile") if code(call.args[0].value) in products]
+    compiled = [call for call in compiled if "pass_configs" not in _keywords(call)]
+    require(compiled, "no `tilelang.compile` of the product without pass configs")
+    for call in compiled:
+        change.add_arguments(call, {"pass_configs": _SWITCH})
+    for call in [call for function in functions for call in calls_in(function, "T.gemm")]:
         # With more than the three tiles by position, the policy may be among them.
-        positional = sum(arg.keyword is None for arg in original_node.args)
-        if m.matches(original_node, _GEMM) and any(self._inside) and "policy" not in given and positional <= 3:
-            self.policies += 1
-            return _with(updated_node, "policy", "T.GemmWarpPolicy[GEMM_POLICY]")
-        return updated_node
+        if "policy" not in _keywords(call) and len(call.args) - len(_keywords(call)) <= 3:
+            policies += 1
+            change.add_arguments(call, {"policy": "T.GemmWarpPolicy[GEMM_POLICY]"})
+    change.parameters.append(Parameter("WARP_SPECIALIZED", (False, True), False))
+    if policies:
+        change.parameters.append(Parameter("GEMM_POLICY", POLICIES, "FullRow"))
+    return change.settled("made warp specialization and the sharing of a product's tile parameters")
 
 
-def _with(call: cst.Call, keyword: str, text: str) -> cst.Call:
-    return call.with_changes(args=appended(call.args, [keyword_argument(keyword, text)]))
+def _keywords(call: cst.Call) -> list[str]:
+    return [arg.keyword.value for arg in call.args if arg.keyword]

@@ -8,31 +8,20 @@ from dataclasses import dataclass
 import libcst as cst
 
 from ....core import PythonKernel
-from ...analysis.applicability import need, require
-from ...analysis.change import Change, Rewritten
-from ...analysis.source import Statement, code, fresh, statements
-from ...analysis.template import match
+from ...analysis.source import code, fresh, statements
+from ...analysis.template import matches
 from ...analysis.tilelang_cuda.builders import (
     Builder,
+    Operand,
+    OuterProduct,
     builders_of,
-    parameters_text,
+    product_of,
     the_one,
-    with_parameters,
     without_unused,
 )
-from ...analysis.tilelang_cuda.outer_product import Operand, OuterProduct, accumulator_of, product_of
-from ...analysis.tilelang_cuda.space import redeclared
-from ...analysis.tilelang_cuda.splitting import (
-    CONSTANTS,
-    HELPER,
-    SPLITTER,
-    TURNING_HELPER,
-    TURNING_SPLITTER,
-    constraints_of,
-    parameters_of,
-    three_products,
-)
-from ..rule import Rewrite, rule
+from ...analysis.tilelang_cuda.splitting import NAMES, SPLITTERS, constraints_of, parameters_of, three_products
+from ...analysis.tree import with_block
+from ..rule import Change, Rewrite, Rewritten, need, require, rule
 
 _START = {"m": 128, "n": 128, "threads": 256, "stages": 3}
 
@@ -48,22 +37,18 @@ def _splitting(name: str, parts: str) -> Rewrite[list[Builder]]:
     (Henry, Tang, Heinecke: Leveraging the bfloat16 AI datatype for higher-precision computations, ARITH 2019.)
     """
 
-    @rule(
-        name,
-        category="compute",
-        work="products",
-        why="fp32 products run on CUDA cores, at a fifteenth of the tensor cores' rate of bf16",
-        reads=builders_of,
+    @rule("compute", "products", builders_of, name).because(
+        "fp32 products run on CUDA cores, at a fifteenth of the tensor cores' rate of bf16"
     )
     def split(builders: list[Builder], change: Change) -> Rewritten:
-        change.require_free(SPLITTER, TURNING_SPLITTER, *CONSTANTS)
+        change.require_free(*NAMES)
         require("TARGET" in change.kernel.config, "the file has no constant TARGET")
         rewriting = the_one(builders, lambda builder: _Rewriting.of(builder, change.kernel))
         rewriting.split(change)
         change.parameters += parameters_of(rewriting.names, _START, parts, "FullRow")
         change.constraints += constraints_of(rewriting.names)
         did = "split the operands into parts of bf16 or TF32 beforehand, and multiplied them on tensor cores"
-        return change.finished(redeclared(change, rewriting.helpers), did)
+        return change.settled(did, rewriting.helpers)
 
     return split
 
@@ -82,9 +67,8 @@ class _Rewriting:
 
     @classmethod
     def of(cls, builder: Builder, kernel: PythonKernel) -> _Rewriting:
-        """Return what is to be rewritten in a builder. Raises NotApplicable."""
-        product = need(product_of(builder), "no pipelined loop copies two tiles and only adds their outer products")
-        require(accumulator_of(builder, product) is not None, "the accumulator is no fp32 fragment of the tile's size")
+        """Return what is to be rewritten in a builder. Raises NotApplicableError."""
+        product = product_of(builder)
         names = {
             "m": product.rows,
             "n": product.columns,
@@ -110,7 +94,7 @@ class _Rewriting:
     def helpers(self) -> list[str]:
         """The functions that split the operands."""
         turned = {self._turns(item) for item in (self.product.left, self.product.right)}
-        return [text for text, is_turned in ((HELPER, False), (TURNING_HELPER, True)) if is_turned in turned]
+        return [text for is_turned, (_, text) in SPLITTERS.items() if is_turned in turned]
 
     def _turns(self, operand: Operand) -> bool:
         """Return whether the last axis of an operand is not that of the sum, as tensor cores want it for TF32."""
@@ -118,8 +102,7 @@ class _Rewriting:
 
     def split(self, change: Change) -> None:
         """Edit the builder."""
-        taken = change.taken
-        builder, product = self.builder, self.product
+        taken, builder, product = change.taken, self.builder, self.product
         operands = (product.left, product.right)
         parts = {item.copy.tensor: _pair(item.copy.tensor, taken) for item in operands}
         tiles = {item.copy.tile: _pair(f"{item.copy.tile.removesuffix('_shared')}_tile", taken) for item in operands}
@@ -134,30 +117,32 @@ class _Rewriting:
                     change.put_statements(statement, text)
                 else:
                     change.remove(statement)
-        accumulator = builder.tiles[product.acc][2]
         fragment = f'{part} = T.alloc_fragment(({product.rows}, {product.columns}), "float32")\n'
-        change.put_statements(accumulator, fragment + code(accumulator).strip() + "\n")
+        change.put_statements(product.allocation, fragment + code(product.allocation).strip() + "\n")
         for statement in builder.statements:
-            if _fixes_registers(statement, product.acc):
+            # The accumulator's layout, and a limit on registers: both are the product's affair.
+            layout = matches(statement, "T.annotate_layout({q_acc: q_layout})", acc=product.acc)
+            if layout or matches(statement, "T.annotate_min_blocks_per_sm(q_number)"):
                 change.remove(statement)
-        change.edit(product.loop, lambda node: _with_body(node, self._steps(parts, tiles, part, policy)))
-        change.edit(builder.prim.params, with_parameters(self._parameters(parts, dtype)))
+        change.edit(product.loop, lambda node: with_block(node, statements(self._steps(parts, tiles, part, policy))))
+        given = "".join(f"    {item},\n" for item in self._parameters(parts, dtype))
+        text = f"def f(\n{given}):\n    pass\n"
+        change.put(builder.prim.params, cst.ensure_type(statements(text)[0], cst.FunctionDef).params)
         change.put_statements(builder.result, self._result(parts, taken))
         first = f"{dtype}, {policy} = getattr(T, PARTS), T.GemmWarpPolicy[POLICY]\n"
-        change.edit(builder.function, lambda node: without_unused(_with_first(node, first)))
+        change.at_start(builder.function, first)
+        change.edit(builder.function, without_unused)
 
     def _parameters(self, parts: dict[str, list[str]], dtype: str) -> Iterable[str]:
-        """Return the prim_func's new parameters."""
         turned = {item.copy.tensor for item in (self.product.left, self.product.right) if self._turns(item)}
-        for name, text in parameters_text(self.builder).items():
-            shape = self.builder.tensors[name].shape
-            for one in parts.get(name, ()):
-                yield f"{one}: T.Tensor(({', '.join(shape[::-1] if name in turned else shape)}), {dtype})"
+        for name, tensor in self.builder.tensors.items():
+            shape = tensor.shape[::-1] if name in turned else tensor.shape
+            for part in parts.get(name, ()):
+                yield f"{part}: T.Tensor(({', '.join(shape)}), {dtype})"
             if name not in parts:
-                yield text
+                yield tensor.text
 
     def _steps(self, parts: dict[str, list[str]], tiles: dict[str, list[str]], part: str, policy: str) -> str:
-        """Return the loop's new body."""
         product, lines = self.product, []
         for operand in (product.left, product.right):
             copy = operand.copy
@@ -169,14 +154,13 @@ class _Rewriting:
         return "\n".join(lines) + "\n" + three_products(*pairs, (product.acc, part), sides, policy)
 
     def _result(self, parts: dict[str, list[str]], taken: set[str]) -> str:
-        """Return the statements that compile the kernels and return a function which calls them in turn."""
         builder = self.builder
         product, run = fresh("product", taken), fresh("run", taken)
         inputs = list(builder.tensors)[:-1]
         splits = {name: fresh(f"split_{name}", taken) for name in parts}
         lines = [f"{product} = tilelang.compile({builder.prim.name.value}, out_idx=[-1], target={builder.target})"]
         for operand in (self.product.left, self.product.right):
-            name, splitter = operand.copy.tensor, TURNING_SPLITTER if self._turns(operand) else SPLITTER
+            name, (splitter, _) = operand.copy.tensor, SPLITTERS[self._turns(operand)]
             lines.append(f"{splits[name]} = {splitter}({', '.join(builder.tensors[name].shape)})")
         arguments = [f"*{splits[name]}({name})" if name in splits else name for name in inputs]
         lines += [
@@ -189,22 +173,3 @@ class _Rewriting:
 
 def _pair(name: str, taken: set[str]) -> list[str]:
     return [fresh(f"{name}_high", taken), fresh(f"{name}_low", taken)]
-
-
-def _fixes_registers(statement: Statement, accumulator: str) -> bool:
-    """Return whether a statement sets the accumulator's layout, or limits registers: both are the product's affair."""
-    if match("T.annotate_min_blocks_per_sm(q_number)", statement):
-        return True
-    found = match("T.annotate_layout({q_name: q_layout})", statement)
-    return bool(found and found["name"] == accumulator)
-
-
-def _with_body(node: cst.CSTNode, text: str) -> cst.CSTNode:
-    loop = cst.ensure_type(node, cst.For)
-    return loop.with_changes(body=cst.IndentedBlock(body=statements(text)))
-
-
-def _with_first(node: cst.CSTNode, text: str) -> cst.FunctionDef:
-    function = cst.ensure_type(node, cst.FunctionDef)
-    body = cst.ensure_type(function.body, cst.IndentedBlock)
-    return function.with_changes(body=body.with_changes(body=[*statements(text), *body.body]))

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...analysis.applicability import need, require
-from ...analysis.change import Change, Rewritten
-from ...analysis.triton import COLUMNS, ROWS, Launch, Stride, TritonKernel, argument, channel_load, relaunched, texts
-from ..rule import rule
+from ...analysis.triton import COLUMNS, ROWS, Launch, Stride, TritonKernel, channel_load
+from ..rule import Change, Rewritten, rule
 
 _PIXELS, _CHANNELS = 64, 32
 """The tile of the packing kernel: whole cache lines on both sides."""
@@ -26,12 +24,8 @@ def pack_channels(x_ptr, packed_ptr, n_channels, n_pixels, BLOCK_PIXELS: tl.cons
 """
 
 
-@rule(
-    "channels-last",
-    category="memory",
-    work="products",
-    why="a tile's summed channels lie side by side: loads are 16 bytes wide, and tensor cores read them as they come",
-    reads=TritonKernel.read,
+@rule("memory", "products", TritonKernel.read).because(
+    "a tile's summed channels lie side by side: loads are 16 bytes wide, and tensor cores read them as they come"
 )
 def channels_last(kernel: TritonKernel, change: Change) -> Rewritten:
     """Copy the input of an implicit GEMM to (samples, pixels, channels).
@@ -47,21 +41,19 @@ def channels_last(kernel: TritonKernel, change: Change) -> Rewritten:
 
 
 def _pack(launch: Launch, change: Change, pack: str) -> None:
-    require(launch.stands_alone, "the launch is no statement of its own")
-    found = need(channel_load(launch), "no operand of a product is a load of channels that are apart in a dense tensor")
-    strides = {name: one.times(found.channels) for name, one in found.inner.items()}
-    pointer = need(argument(found.call, "pointer", 0), "no pointer")
-    change.put(pointer, f"{found.base} + {_sum({**found.outer, **strides})} + {found.channel}")
-    arguments = texts(launch)
-    x, packed = arguments[found.base], change.fresh("channels_last")
-    channels, pixels = (item.on_host(arguments) for item in (found.channels, found.pixels))
+    launch.require_alone()
+    found = channel_load(launch)
+    strides = {name: stride.times(found.channels) for name, stride in found.inner.items()}
+    change.put(found.load.pointer, f"{found.load.base} + {_sum({**found.outer, **strides})} + {found.channel}")
+    x, packed = launch.texts[found.load.base], change.fresh("channels_last")
+    channels, pixels = (item.on_host(launch.texts) for item in (found.channels, found.pixels))
     host = (
         f"{packed} = torch.empty_like({x})\n"
         f"{pack}[({x}.numel() // ({channels} * {pixels}) * triton.cdiv({pixels}, {_PIXELS}), "
         f"triton.cdiv({channels}, {_CHANNELS}))]("
         f"{x}, {packed}, {channels}, {pixels}, BLOCK_PIXELS={_PIXELS}, BLOCK_CHANNELS={_CHANNELS}, num_warps=4)\n"
     )
-    change.put(launch.node, relaunched(launch, launch.function.name, {found.base: packed}))
+    change.put(launch.node, launch.relaunched(launch.function.name, {found.load.base: packed}))
     change.before(launch.statement, host)
 
 

@@ -5,20 +5,14 @@ from __future__ import annotations
 import libcst as cst
 import libcst.matchers as m
 
-from ...analysis.applicability import require
-from ...analysis.change import Change, Rewritten
-from ...analysis.search import find_all
 from ...analysis.source import expression
+from ...analysis.tree import find_all, named
 from ...analysis.triton import Function, Launch, TritonKernel, is_integer
-from ..rule import rule
+from ..rule import Change, Rewritten, require, rule
 
 
-@rule(
-    "constant-sizes",
-    category="memory",
-    work="both",
-    why="loads are as wide as sizes and strides allow, and indices are divided by constants",
-    reads=TritonKernel.read,
+@rule("memory", "both", TritonKernel.read).because(
+    "loads are as wide as sizes and strides allow, and indices are divided by constants"
 )
 def constant_sizes(kernel: TritonKernel, change: Change) -> Rewritten:
     """Whole numbers that a launch passes become `tl.constexpr`: a kernel is compiled for each size that it meets.
@@ -34,29 +28,20 @@ def constant_sizes(kernel: TritonKernel, change: Change) -> Rewritten:
 
 
 def _with_constants(launch: Launch, change: Change) -> None:
-    sizes = [item for item in launch.function.node.params.params if _is_size(launch, item.name.value)]
+    function, given = launch.function, launch.arguments
+    plain = [item for item in function.node.params.params if item.name.value in given.keys() - function.constexprs]
+    plain = [item for item in plain if _is_only_read(function, item)]
+    sizes = [item for item in plain if is_integer(launch.host, given[item.name.value])]
     require(sizes, "the launch passes no whole number that the function only reads")
     for parameter in sizes:
-        change.edit(parameter, _constant)
+        change.edit(parameter, lambda old: old.with_changes(annotation=cst.Annotation(expression("tl.constexpr"))))
 
 
-def _constant(node: cst.CSTNode) -> cst.CSTNode:
-    return cst.ensure_type(node, cst.Param).with_changes(annotation=cst.Annotation(expression("tl.constexpr")))
-
-
-def _is_size(launch: Launch, name: str) -> bool:
-    function, value = launch.function, launch.arguments.get(name)
-    if value is None or name in function.constexprs or not _is_only_read(function, name):
-        return False
-    return is_integer(launch.host, value)
-
-
-def _is_only_read(function: Function, name: str) -> bool:
+def _is_only_read(function: Function, parameter: cst.Param) -> bool:
     """Return whether a parameter is used, as a value alone: a constant has no methods and cannot be assigned."""
-    targets = find_all(function.node, m.AssignTarget() | m.AnnAssign() | m.AugAssign() | m.For() | m.NamedExpr())
-    if any(find_all(item.target, m.Name(name)) for item in targets):  # type: ignore[attr-defined]
-        return False
-    if find_all(function.node.body, m.Attribute(value=m.Name(name))):
-        return False
-    parameter = next(item for item in function.node.params.params if item.name.value == name)
-    return parameter.annotation is None and parameter.default is None and bool(function.uses(name))
+    name = parameter.name.value
+    kinds = m.AssignTarget() | m.AnnAssign() | m.AugAssign() | m.For() | m.NamedExpr()
+    assigned = any(named(assignment.target, name) for assignment in find_all(function.node, kinds))
+    has_methods = find_all(function.node.body, cst.Attribute, m.Attribute(value=m.Name(name)))
+    plain = parameter.annotation is None and parameter.default is None
+    return plain and not assigned and not has_methods and bool(function.uses(name))

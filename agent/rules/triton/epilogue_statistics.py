@@ -4,37 +4,22 @@ from __future__ import annotations
 
 import itertools
 import textwrap
-from collections.abc import Mapping
+from contextlib import suppress
 
 import libcst as cst
-import libcst.matchers as m
 
 from ....core import PythonKernel
-from ...analysis.applicability import NotApplicable, require
-from ...analysis.change import Change, Rewritten
-from ...analysis.edit import Edit, parsed, with_arguments
-from ...analysis.search import find_all
+from ...analysis.change import with_arguments
 from ...analysis.source import code, fresh, names, operand, statements
-from ...analysis.triton import (
-    SUM,
-    Launch,
-    RowStatistics,
-    TileStore,
-    TritonKernel,
-    assigned_in,
-    is_dense,
-    row_statistics,
-    texts,
-    tile_store,
-)
-from ..rule import rule
+from ...analysis.template import matches
+from ...analysis.tree import Edit, assigned_in, assigned_name, calls_in, find_all
+from ...analysis.triton import SUM, Launch, RowStatistics, TileStore, TritonKernel, is_dense, row_statistics, tile_store
+from ..rule import Change, NotApplicableError, Rewritten, require, rule
 
 LARGEST = 256
 """Parts of a row that are read at a time."""
 _STORE, _READ = "store_statistics", "read_statistics"
-_NEW = m.Call(
-    func=m.Attribute(m.Name("torch") | m.Name("triton"), m.Name(m.MatchRegex("empty.*|cdiv|next_power_of_2")))
-)
+_NEW = ("torch.empty*", "triton.cdiv", "triton.next_power_of_2")
 _HELPERS = """
 @triton.jit
 def store_statistics(parts_ptr, values, inside, offsets, line, n_parts, WIDTH: tl.constexpr, AXIS: tl.constexpr):
@@ -76,12 +61,8 @@ def read_statistics(parts_ptr, rows, row_parts, n_parts, BLOCK: tl.constexpr):
 """
 
 
-@rule(
-    "epilogue-statistics",
-    category="memory",
-    work="both",
-    why="the norm need not read the values for their mean, and once more for their variance",
-    reads=TritonKernel.read,
+@rule("memory", "both", TritonKernel.read).because(
+    "the norm need not read the values for their mean, and once more for their variance"
 )
 def epilogue_statistics(kernel: TritonKernel, change: Change) -> Rewritten:
     """The kernel that stores a buffer leaves count, mean and squared deviations of each tile's lines; the norm adds up.
@@ -94,39 +75,33 @@ def epilogue_statistics(kernel: TritonKernel, change: Change) -> Rewritten:
     """
     require("torch" in change.taken, "the file does not import torch")
     change.require_free(_STORE, _READ)
-    changed: list[str] = []
-
-    def hand_over(pair: tuple[Launch, Launch], change: Change) -> None:
-        producer, consumer = pair
-        _hand_over(producer, consumer, *_handed_over(producer, consumer, change.kernel), change)
-        changed.append(f"{consumer.function.name} in {producer.function.name}")
-
-    once = [launch for launch in kernel.launched_once() if launch.stands_alone]
-    change.first(itertools.permutations(once, 2), hand_over, "no two functions are launched one after the other")
+    pairs = itertools.permutations((launch for launch in kernel.launched_once() if launch.stands_alone), 2)
+    did = change.first(pairs, _hand_over, "no two functions are launched one after the other")
     change.helper(_HELPERS)
-    return change.rewritten(f"made the statistics of {changed[0]}")
+    return change.rewritten(did)
 
 
 def _handed_over(producer: Launch, consumer: Launch, kernel: PythonKernel) -> tuple[str, TileStore, RowStatistics]:
-    """Return the buffer between two launches, and how it is stored and summed. Raises NotApplicable."""
-    for written, buffer in texts(producer).items():
-        read = [name for name, text in texts(consumer).items() if text == buffer]
+    for written, buffer in producer.texts.items():
+        read = [name for name, text in consumer.texts.items() if text == buffer]
         if len(read) != 1 or not buffer.isidentifier() or not _is_handed_over(producer, consumer, buffer):
             continue
-        made = row_statistics(consumer, read[0])
-        store = tile_store(producer, written) if made is not None else None
-        if store is not None and made is not None and _may_fit(kernel, producer, store, made):
-            return buffer, store, made
-    raise NotApplicable("no norm sums the rows of a buffer that the launch before it stores in tiles")
+        with suppress(NotApplicableError):
+            made, store = row_statistics(consumer.function, read[0]), tile_store(producer.function, written)
+            if _may_fit(kernel, producer, store, made):
+                return buffer, store, made
+    raise NotApplicableError("no norm sums the rows of a buffer that the launch before it stores in tiles")
 
 
 def _is_handed_over(producer: Launch, consumer: Launch, buffer: str) -> bool:
     """Return whether a new buffer goes from one launch to the other, which may run as late as the other does."""
     if producer.host is not consumer.host or not is_dense(producer.host, cst.Name(buffer)):
         return False
-    for block in find_all(producer.host, m.IndentedBlock()):
-        body = list(cst.ensure_type(block, cst.IndentedBlock).body)
-        places = [[i for i, one in enumerate(body) if one is launch.statement] for launch in (producer, consumer)]
+    for block in find_all(producer.host, cst.IndentedBlock):
+        body = list(block.body)
+        places = [
+            [i for i, statement in enumerate(body) if statement is launch.statement] for launch in (producer, consumer)
+        ]
         if all(places) and places[0] < places[1]:
             between = body[places[0][0] + 1 : places[1][0]]
             needed = names(producer.node)
@@ -136,11 +111,9 @@ def _is_handed_over(producer: Launch, consumer: Launch, buffer: str) -> bool:
 
 def _is_harmless(statement: cst.CSTNode, buffer: str) -> bool:
     """Return whether a statement only names a value, or another tensor like the buffer."""
-    calls = find_all(statement, m.Call())
-    like = m.Call(func=m.Attribute(m.Name("torch"), m.Name("empty_like")))
-    plain = m.matches(statement, m.SimpleStatementLine([m.Assign(targets=[m.AssignTarget(m.Name())])]))
-    known = all(m.matches(call, _NEW) for call in calls)
-    return plain and known and (buffer not in names(statement) or any(m.matches(call, like) for call in calls))
+    known = len(calls_in(statement, *_NEW)) == len(find_all(statement, cst.Call))
+    named = buffer in names(statement) and not calls_in(statement, "torch.empty_like")
+    return matches(statement, "q_name = q_value") and assigned_name(statement) is not None and known and not named
 
 
 def _may_fit(kernel: PythonKernel, producer: Launch, store: TileStore, made: RowStatistics) -> bool:
@@ -148,19 +121,18 @@ def _may_fit(kernel: PythonKernel, producer: Launch, store: TileStore, made: Row
     if made.length.sizes or store.length.sizes:
         return True
     row, line, constant = made.length.number, store.length.number, producer.constant(store.width) or ""
-    widths = [
-        item for item in kernel.declared_values.get(constant, [kernel.config.get(constant)]) if isinstance(item, int)
-    ]
-    return row % line == 0 or any(row % item == 0 == line % item for item in widths)
+    widths = kernel.declared_values.get(constant, [kernel.config.get(constant)])
+    return row % line == 0 or any(isinstance(width, int) and row % width == 0 == line % width for width in widths)
 
 
-def _hand_over(
-    producer: Launch, consumer: Launch, buffer: str, store: TileStore, made: RowStatistics, change: Change
-) -> None:
+def _hand_over(pair: tuple[Launch, Launch], change: Change) -> str:
+    """Let the first launch make what the second sums up; return what was done."""
+    producer, consumer = pair
+    buffer, store, made = _handed_over(producer, consumer, change.kernel)
     flag, parts, count, each = (change.fresh(item) for item in ("FROM_PARTS", "parts", "n_parts", "row_parts"))
     pointer, block = change.fresh("parts_ptr"), change.fresh("PARTS_BLOCK")
-    line, row = operand(store.length.on_host(texts(producer))), operand(made.host_length)
-    width = operand(texts(producer)[store.width])
+    line, row = operand(store.length.on_host(producer.texts)), operand(made.length.on_host(consumer.texts))
+    width = operand(producer.texts[store.width])
     host = f"""\
 # Rows of the norm are whole lines of the tiles, or tiles are whole parts of rows and lines.
 {flag.lower()} = {row} % {line} == 0 or ({line} % {width} == 0 and {row} % {width} == 0)
@@ -173,9 +145,10 @@ def _hand_over(
     change.add_parameters(producer.function.node, [pointer, count], [flag])
     change.add_parameters(consumer.function.node, [pointer, each, count], [flag, block])
     change.add_arguments(consumer.node, {**given, each: each, block: size})
+    launched = cst.SimpleStatementLine([cst.Expr(with_arguments(given)(producer.node))])
     # After what stands between the launches: the norm's sizes may be known only there.
     change.remove(producer.statement)
-    change.edit(consumer.statement, _after(host, producer, given))
+    change.edit(consumer.statement, lambda node: cst.FlattenSentinel([*statements(host), launched, node]))
     change.before(store.statement, _stored(store, pointer, count, flag))
     own = {*consumer.function.parameters, *assigned_in(consumer.function.node)}
     rows, total, squares = (fresh(item, own) for item in ("rows", "row_sum", "row_squares"))
@@ -194,26 +167,13 @@ if {flag}:
         change.edit(loop, _unless(flag, text if loop is made.first else ""))
     if not any(loop is made.first for loop in made.loops):
         change.before(made.first, text)
-
-
-def _after(host: str, producer: Launch, given: Mapping[str, str]) -> Edit:
-    """Return an edit that puts the launch with more arguments before a statement, and text before both."""
-    call = with_arguments(given)(producer.node)
-    assert isinstance(call, cst.Call)
-    launch = cst.SimpleStatementLine([cst.Expr(call)])
-    return lambda node: cst.FlattenSentinel([*parsed(host), launch, cst.ensure_type(node, cst.SimpleStatementLine)])
+    return f"made the statistics of {consumer.function.name} in {producer.function.name}"
 
 
 def _unless(flag: str, ahead: str) -> Edit:
     """Return an edit that runs a loop only where a flag is not set."""
-
-    def make(node: cst.CSTNode) -> cst.FlattenSentinel[cst.BaseStatement]:
-        loop = cst.ensure_type(node, cst.For)
-        choice = cst.ensure_type(statements(f"if not {flag}:\n    pass\n")[0], cst.If)
-        choice = choice.with_changes(body=cst.IndentedBlock([loop]))
-        return cst.FlattenSentinel([*statements(ahead), choice])
-
-    return make
+    *first, choice = statements(f"{ahead}if not {flag}:\n    pass\n")
+    return lambda loop: cst.FlattenSentinel([*first, choice.with_changes(body=cst.IndentedBlock([loop]))])
 
 
 def _stored(store: TileStore, pointer: str, count: str, flag: str) -> str:

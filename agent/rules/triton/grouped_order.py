@@ -7,24 +7,19 @@ import re
 import libcst as cst
 
 from ....core import Parameter
-from ...analysis.applicability import require
-from ...analysis.change import Change, Rewritten
 from ...analysis.source import code
-from ...analysis.template import match
+from ...analysis.template import matches
+from ...analysis.tree import calls_in
 from ...analysis.triton import GROUPED, Launch, TritonKernel, dots_of
-from ..rule import rule
+from ..rule import Change, Rewritten, require, rule
 
 GROUPS = (1, 2, 4, 8, 16)
 START = 8
 _GROUP = re.compile(r"GROUP(_SIZE)?_?M?")
 
 
-@rule(
-    "grouped-order",
-    category="memory",
-    work="products",
-    why="programs that run together then read the same rows and columns, which stay in the L2 cache",
-    reads=TritonKernel.read,
+@rule("memory", "products", TritonKernel.read).because(
+    "programs that run together then read the same rows and columns, which stay in the L2 cache"
 )
 def grouped_order(kernel: TritonKernel, change: Change) -> Rewritten:
     """Number the programs of a product down GROUP rows of tiles before they go to the next column.
@@ -39,7 +34,8 @@ def grouped_order(kernel: TritonKernel, change: Change) -> Rewritten:
 
     def group(launch: Launch, change: Change) -> None:
         require(dots_of(launch.function), "no product")
-        number = _literal_group(launch)
+        given = [launch.arguments.get(name) for name in sorted(launch.function.constexprs) if _GROUP.fullmatch(name)]
+        number = next((value for value in given if isinstance(value, cst.Integer)), None)
         start = START if number is None else int(number.value)
         require(starts <= {start}, "another product has a group of another size")
         if number is not None:
@@ -55,24 +51,14 @@ def grouped_order(kernel: TritonKernel, change: Change) -> Rewritten:
     return change.rewritten("walked the tiles in groups of rows")
 
 
-def _literal_group(launch: Launch) -> cst.Integer | None:
-    """Return the number that the launch gives for the rows of a group."""
-    values = [launch.arguments.get(name) for name in sorted(launch.function.constexprs) if _GROUP.fullmatch(name)]
-    return next((value for value in values if isinstance(value, cst.Integer)), None)
-
-
 def _is_ungrouped(launch: Launch) -> bool:
     """Return whether the launch has two axes of tiles, each of which the function takes as it is."""
-    axes = [axis for axis in launch.grid or () if code(axis) != "1"]
-    if (
-        len(axes) != 2
-        or list(axes) != list(launch.grid or ())[:2]
-        or not all(match("triton.cdiv(q_size, q_tile)", item) for item in axes)
-    ):
+    axes = (launch.grid or ())[:2]
+    plain = len(axes) == 2 and all(matches(axis, "triton.cdiv(q_size, q_tile)") for axis in axes)
+    if not plain or {*launch.axes[2:]} - {"1"}:
         return False
-    text = code(launch.function.node)
     numbers = [code(call.args[0].value) for call in launch.function.calls("program_id") if len(call.args) == 1]
-    return set(numbers) == {"0", "1"} and "atomic" not in text and "num_programs" not in text
+    return set(numbers) == {"0", "1"} and not calls_in(launch.function.node, "tl.atomic_*", "tl.num_programs")
 
 
 def _group(launch: Launch, constant: str, change: Change) -> None:

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 
 import libcst as cst
 
-from ...analysis.applicability import need, require
-from ...analysis.change import Change, Rewritten
-from ...analysis.edit import parsed
-from ...analysis.triton import Convolution, Launch, TritonKernel, convolution_of, relaunched, texts
-from ..rule import rule
+from ...analysis.source import statements
+from ...analysis.tree import block_of, with_block
+from ...analysis.triton import ConvolutionTemplate, Launch, TritonKernel, convolution_of
+from ..rule import Change, Rewritten, require, rule
 
 WIDTH = 4
 """Elements of a load of 16 bytes."""
@@ -78,12 +77,8 @@ for k in range(0, N_SUM, BLOCK_K):
 """
 
 
-@rule(
-    "joined-taps",
-    category="compute",
-    work="products",
-    why="steps of the sum are full however few the channels are, and loads are 16 bytes wide without masks of pixels",
-    reads=TritonKernel.read,
+@rule("compute", "products", TritonKernel.read).because(
+    "steps of the sum are full however few the channels are, and loads are 16 bytes wide without masks of pixels"
 )
 def joined_taps(kernel: TritonKernel, change: Change) -> Rewritten:
     """A convolution's sum over its taps, and for each over some channels, becomes one sum over both.
@@ -97,57 +92,47 @@ def joined_taps(kernel: TritonKernel, change: Change) -> Rewritten:
     strides and padding, whose packed input has fewer than 2^31 elements.
     """
     pixels, taps = change.fresh("pack_pixels"), change.fresh("pack_taps")
-    copies: list[bool] = []
-    change.each(kernel.launched_once(), lambda one, change: copies.append(_join(one, change, pixels, taps)))
-    if any(copies):
+    if any(change.each(kernel.launched_once(), lambda launch, change: _join(launch, change, pixels, taps))):
         change.helper(_PACK.replace("pack_pixels", pixels).replace("pack_taps", taps))
     return change.rewritten("summed over taps and channels in one index")
 
 
 def _join(launch: Launch, change: Change, pixels: str, taps: str) -> bool:
     """Change one convolution; return whether it copies anything."""
-    require(launch.stands_alone, "the launch is no statement of its own")
-    found = need(convolution_of(launch), "the function is no convolution of the template of torch's compiler")
-    require(_packed_size(found) < _MOST, "the packed input has 2^31 elements or more")
-    host, given = "", {}
-    arguments = texts(launch)
-    if not _is_packed_input(found):
+    launch.require_alone()
+    found = convolution_of(launch)
+    packed_size = found.sizes["BATCH"] * math.prod(_padded(found)) * _channels(found)
+    require(packed_size < _MOST, "the packed input has 2^31 elements or more")
+    host, given, arguments = "", {}, launch.texts
+    if any(found.of_axes("PADDING_", 0)) or not _is_packed(found, "x", "IN_", "stride_xn", "stride_xc"):
         given[found.x] = change.fresh("pixels")
         host += _packed_pixels(found, arguments[found.x], given[found.x], pixels)
-    if not _is_packed_weight(found):
+    if not _is_packed(found, "w", "KERNEL_", "stride_wc_out", "stride_wc_in"):
         given[found.weight] = change.fresh("taps")
         host += _packed_taps(found, arguments[found.weight], given[found.weight], taps)
     if host:
-        change.put(launch.node, relaunched(launch, launch.function.name, given))
+        change.put(launch.node, launch.relaunched(launch.function.name, given))
         change.before(launch.statement, host)
-    for statement in (*found.bases, found.count):
-        change.remove(statement)
-    new = _loop(found)
-    change.edit(found.loop, lambda _: cst.FlattenSentinel(new))
+    change.remove(*found.replaced)
+    change.put_statements(found.loop, _loop(found))
     return bool(host)
 
 
-def _loop(found: Convolution) -> list[cst.BaseStatement]:
-    """Write the loop over both, with the product as it was."""
-    _, height, width = _padded(found)
-    rows, taps = "idx_n", "tap // (KERNEL_H * KERNEL_W)"
+def _loop(found: ConvolutionTemplate) -> list[cst.BaseStatement]:
+    depth, height, width = _padded(found)
+    rows, taps = "idx_n", f"tap // KERNEL_W * {width} + tap % KERNEL_W"
     if found.rank == 3:
-        rows = f"idx_n * {_padded(found)[0]} + idx_y_d * STRIDE_D"
-        taps = f"({taps} * {height} + tap // KERNEL_W % KERNEL_H) * {width} + tap % KERNEL_W"
-    else:
-        taps = f"tap // KERNEL_W * {width} + tap % KERNEL_W"
+        rows = f"idx_n * {depth} + idx_y_d * STRIDE_D"
+        taps = f"(tap // (KERNEL_H * KERNEL_W) * {height} + tap // KERNEL_W % KERNEL_H) * {width} + tap % KERNEL_W"
     rows = f"(({rows}) * {height} + idx_y_h * STRIDE_H) * {width} + idx_y_w * STRIDE_W"
     channels = _channels(found)
-    text = _LOOP.format(rows=rows, taps=taps, channels=channels, length=channels * found.taps)
-    *lines, loop = parsed(text)
-    loop = cst.ensure_type(loop, cst.For)
-    product = found.loop.body.body[-1].with_changes(leading_lines=())
-    body = loop.body.with_changes(body=[*loop.body.body, product])
-    return [*lines, loop.with_changes(body=body)]
+    *lines, loop = statements(_LOOP.format(rows=rows, taps=taps, channels=channels, length=channels * found.taps))
+    product = block_of(found.loop)[-1].with_changes(leading_lines=())
+    return [*lines, with_block(loop, [*block_of(loop), product])]
 
 
-def _packed_pixels(found: Convolution, x: str, packed: str, pack: str) -> str:
-    channels, block = _channels(found), _power(_channels(found))
+def _packed_pixels(found: ConvolutionTemplate, x: str, packed: str, pack: str) -> str:
+    channels, block = _channels(found), min(32, 1 << (_channels(found) - 1).bit_length())
     pixels = found.sizes["BATCH"] * math.prod(_padded(found))
     names = [f"{kind}{axis}" for kind in ("IN_", "PADDING_") for axis in "DHW"]
     sizes = (found.sizes["IN_C"], *found.of_axes("IN_", 1), *found.of_axes("PADDING_", 0))
@@ -161,7 +146,7 @@ def _packed_pixels(found: Convolution, x: str, packed: str, pack: str) -> str:
     )
 
 
-def _packed_taps(found: Convolution, weight: str, packed: str, pack: str) -> str:
+def _packed_taps(found: ConvolutionTemplate, weight: str, packed: str, pack: str) -> str:
     numel = found.sizes["OUT_C"] * found.taps * _channels(found)
     sizes = (found.sizes["IN_C"], *found.of_axes("KERNEL_", 1))
     strides = (found.sizes["stride_wc_out"], found.sizes["stride_wc_in"], *found.of_axes("stride_w", 0))
@@ -182,45 +167,20 @@ def _keywords(names: Sequence[str], values: Sequence[int]) -> str:
     return ", ".join(f"{name}={value}" for name, value in zip(names, values, strict=True))
 
 
-def _power(channels: int) -> int:
-    """Return the channels of the packing kernel's tile."""
-    return min(32, 1 << (channels - 1).bit_length())
-
-
-def _channels(found: Convolution) -> int:
+def _channels(found: ConvolutionTemplate) -> int:
     return -(-found.sizes["IN_C"] // WIDTH) * WIDTH
 
 
-def _padded(found: Convolution) -> tuple[int, ...]:
+def _padded(found: ConvolutionTemplate) -> tuple[int, ...]:
     sides = zip(found.of_axes("IN_", 1), found.of_axes("PADDING_", 0), strict=True)
     return tuple(size + 2 * padding for size, padding in sides)
 
 
-def _packed_size(found: Convolution) -> int:
-    return found.sizes["BATCH"] * math.prod(_padded(found)) * _channels(found)
-
-
-def _is_packed_input(found: Convolution) -> bool:
-    """Return whether the input lies in memory as its copy would."""
-    depth, height, width = found.of_axes("IN_", 1)
-    channels = found.sizes["IN_C"]
-    steps = (height * width * channels, width * channels, channels)
-    sizes = found.sizes
-    return (
-        _channels(found) == channels
-        and not any(found.of_axes("PADDING_", 0))
-        and found.of_axes("stride_x", 0)[-found.rank :] == steps[-found.rank :]
-        and (sizes["stride_xc"], sizes["stride_xn"]) == (1, depth * steps[0])
-    )
-
-
-def _is_packed_weight(found: Convolution) -> bool:
-    _, height, width = found.of_axes("KERNEL_", 1)
-    channels = found.sizes["IN_C"]
-    steps = (height * width * channels, width * channels, channels)
-    sizes = found.sizes
-    return (
-        _channels(found) == channels
-        and found.of_axes("stride_w", 0)[-found.rank :] == steps[-found.rank :]
-        and (sizes["stride_wc_in"], sizes["stride_wc_out"]) == (1, found.taps * channels)
-    )
+def _is_packed(found: ConvolutionTemplate, tensor: str, kind: str, outer: str, channel: str) -> bool:
+    """Return whether a tensor lies in memory as its copy would, but for a border."""
+    depth, height, width = found.of_axes(kind, 1)
+    sizes, channels = found.sizes, found.sizes["IN_C"]
+    steps = (height * width * channels, width * channels, channels)[-found.rank :]
+    strides = found.of_axes(f"stride_{tensor}", 0)[-found.rank :]
+    side_by_side = (sizes[channel], sizes[outer]) == (1, depth * height * width * channels)
+    return _channels(found) == channels and strides == steps and side_by_side

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import libcst as cst
-
-from ...analysis.applicability import NotApplicable, need, require
-from ...analysis.change import Change, Rewritten
 from ...analysis.source import code, fresh
 from ...analysis.triton import (
     COLUMNS,
     ROWS,
     Launch,
-    Stride,
+    OperandLoad,
+    StridedOperand,
     TritonKernel,
-    argument,
-    dots_of,
     is_of_module,
-    operand_load,
-    relaunched,
-    strides_of,
+    strided_operand,
 )
-from ..rule import rule
+from ..rule import Change, Rewritten, require, rule
 
 _PACK = """
 @triton.jit
@@ -34,12 +27,8 @@ def pack_weight(w_ptr, packed_ptr, numel, n_sum, n_out, stride_sum, stride_out, 
 """
 
 
-@rule(
-    "pack-weights",
-    category="memory",
-    work="products",
-    why="a tile's elements lie side by side, so a warp loads whole cache lines of them instead of one element of each",
-    reads=TritonKernel.read,
+@rule("memory", "products", TritonKernel.read).because(
+    "a tile's elements lie side by side, so a warp loads whole cache lines of them instead of one element of each"
 )
 def pack_weights(kernel: TritonKernel, change: Change) -> Rewritten:
     """Copy a weight to (taps, output channels, summed channels), and load the tiles of the product from there.
@@ -55,58 +44,41 @@ def pack_weights(kernel: TritonKernel, change: Change) -> Rewritten:
 
 
 @dataclass(frozen=True)
-class _Operand:
-    """The load of a weight's tile."""
-
-    load: cst.Call
-    weight: str
-    """The parameter."""
+class _Weight:
+    load: OperandLoad
     summed: str
     out: str
     taps: str
     sum_is_outer: bool
 
 
-def _operand(launch: Launch) -> _Operand:
-    """Return the operand that is a weight with its taps side by side. Raises NotApplicable."""
-    function = launch.function
-    for dot in dots_of(function):
-        for value, axis in ((dot.left, COLUMNS), (dot.right, ROWS)):
-            load = operand_load(function, value)
-            pointer = argument(load, "pointer", 0) if load is not None else None
-            base = function.base(pointer) if pointer is not None else None
-            if load is None or pointer is None or base is None or base not in launch.arguments:
-                continue
-            strides = strides_of(function, pointer)
-            is_weight = is_of_module(launch.host, launch.arguments[base]) and function.touches_once(base)
-            if strides is not None and is_weight and (found := _with_taps(load, base, dict(strides), axis)) is not None:
-                return found
-    raise NotApplicable("no operand of a product is a weight of the module with its taps side by side")
+def _weight(launch: Launch, found: StridedOperand) -> _Weight:
+    """Return the operand, if its tile's axes are the outer ones and the taps the inner ones.
 
-
-def _with_taps(load: cst.Call, weight: str, strides: dict[str, Stride], summed_axis: str) -> _Operand | None:
-    """Return the operand if its tile's axes are the outer ones and the taps the inner ones."""
-    summed = [item for item in strides if item.endswith(summed_axis)]
-    out = [item for item in strides if item.endswith(ROWS if summed_axis == COLUMNS else COLUMNS)]
+    Raises NotApplicableError.
+    """
+    strides, text = found.strides, code(found.load.tensor)
+    require(is_of_module(launch.host, found.load.tensor), f"{text} is no weight of the module")
+    summed = [item for item in strides if item.endswith(found.summed)]
+    out = [item for item in strides if item.endswith(ROWS if found.summed == COLUMNS else COLUMNS)]
     taps = {name: stride for name, stride in strides.items() if name not in (*summed, *out)}
-    if len(summed) != 1 or len(out) != 1 or not taps:
-        return None
+    require(len(summed) == len(out) == 1 and taps, f"{text} has no taps beside both axes of a tile")
     outer = [strides[summed[0]].order, strides[out[0]].order]
-    if min(outer) <= max(tap.order for tap in taps.values()) or outer[0] == outer[1]:
-        return None
+    inner = min(outer) > max(tap.order for tap in taps.values()) and outer[0] != outer[1]
+    require(inner, f"the taps of {text} do not lie side by side")
     terms = [name if stride.text == "1" else f"{name} * {stride.text}" for name, stride in taps.items()]
-    return _Operand(load, weight, summed[0], out[0], " + ".join(terms), outer[0] > outer[1])
+    return _Weight(found.load, summed[0], out[0], " + ".join(terms), outer[0] > outer[1])
 
 
 def _pack(launch: Launch, change: Change, pack: str) -> None:
-    require(launch.stands_alone, "the launch is no statement of its own")
-    operand, function = _operand(launch), launch.function
-    local = {*function.parameters, *(name for name in function.assignments)}
+    launch.require_alone()
+    operand, function = strided_operand(launch, lambda found: _weight(launch, found)), launch.function
+    local = {*function.parameters, *function.assignments}
     n_sum, n_out = fresh("n_sum", local), fresh("n_out", local)
     offset = f"(({operand.taps}) * {n_out} + {operand.out}) * {n_sum} + {operand.summed}"
-    change.put(need(argument(operand.load, "pointer", 0), "no pointer"), f"{operand.weight} + {offset}")
+    change.put(operand.load.pointer, f"{operand.load.base} + {offset}")
     change.add_parameters(function.node, [n_sum, n_out])
-    weight, packed = code(launch.arguments[operand.weight]), change.fresh("packed_weight")
+    weight, packed = launch.texts[operand.load.base], change.fresh("packed_weight")
     sum_axis, out_axis = (0, 1) if operand.sum_is_outer else (1, 0)
     sizes = f"{weight}.shape[{sum_axis}], {weight}.shape[{out_axis}]"
     host = (
@@ -114,6 +86,6 @@ def _pack(launch: Launch, change: Change, pack: str) -> None:
         f"{pack}[(triton.cdiv({weight}.numel(), 1024),)]({weight}, {packed}, {weight}.numel(), {sizes}, "
         f"{weight}.stride({sum_axis}), {weight}.stride({out_axis}), BLOCK=1024, num_warps=4)\n"
     )
-    given = {operand.weight: packed, n_sum: f"{weight}.shape[{sum_axis}]", n_out: f"{weight}.shape[{out_axis}]"}
-    change.put(launch.node, relaunched(launch, function.name, given))
+    given = {operand.load.base: packed, n_sum: f"{weight}.shape[{sum_axis}]", n_out: f"{weight}.shape[{out_axis}]"}
+    change.put(launch.node, launch.relaunched(function.name, given))
     change.before(launch.statement, host)

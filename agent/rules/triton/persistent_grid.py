@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
+from collections.abc import Mapping
+
 import libcst as cst
 import libcst.matchers as m
 
-from ...analysis.applicability import need, require
-from ...analysis.change import Change, Rewritten
-from ...analysis.search import find_all
-from ...analysis.source import code, expression, operand, statements, substitute, target_of
-from ...analysis.template import match
+from ...analysis.source import code, expression, operand, statements, substitute
+from ...analysis.template import match, matches
+from ...analysis.tree import find_all, named, only_line, target_of, with_block
 from ...analysis.triton import Function, Launch, TritonKernel, dots_of
-from ..rule import rule
+from ..rule import Change, Rewritten, need, require, rule
 
 _LOOP = "tile_pid"
 
 
-@rule(
-    "persistent-grid",
-    category="parallelism",
-    work="products",
-    why="the next tile's loads start while the last one is stored, and no last wave is nearly empty",
-    reads=TritonKernel.read,
+@rule("parallelism", "products", TritonKernel.read).because(
+    "the next tile's loads start while the last one is stored, and no last wave is nearly empty"
 )
 def persistent_grid(kernel: TritonKernel, change: Change) -> Rewritten:
     """The function loops over the tiles that its program would have been many programs for.
@@ -43,8 +41,7 @@ def _require_fitting(launch: Launch) -> None:
     body = [statement for statement in launch.function.node.body.body if not _is_guard(launch.function, statement)]
     inside = any(find_all(item, m.Return() | m.FunctionDef()) for item in body)
     require(not inside, "the function returns early or defines another function")
-    axes = [code(axis) for axis in launch.grid or ()]
-    require(1 <= len(axes) <= 3 and axes[2:] in ([], ["1"]), "the grid has no one or two axes")
+    require(launch.axes and launch.axes[2:] in ([], ["1"]), "the grid has no one or two axes")
     counts = launch.function.calls("program_id", "num_programs")
     plain = all(len(call.args) == 1 and code(call.args[0].value) in ("0", "1") for call in counts)
     require(plain, "an axis of the grid is no number")
@@ -59,7 +56,7 @@ def _is_guard(function: Function, statement: cst.CSTNode) -> bool:
 
 def _make_persistent(launch: Launch, change: Change, programs: str, flatten: str) -> None:
     _require_fitting(launch)
-    axes = [code(axis) for axis in launch.grid or ()]
+    axes = list(launch.axes)
     while len(axes) > 1 and axes[-1] == "1":
         axes.pop()
     counts = [change.fresh(f"tiles_{axis}") for axis in range(len(axes))]
@@ -71,53 +68,41 @@ def _make_persistent(launch: Launch, change: Change, programs: str, flatten: str
     for call in launch.function.calls("num_programs"):
         change.put(call, sizes[code(call.args[0].value)])
     node = launch.function.node
-    change.edit(node, lambda new: _looped(launch.function, cst.ensure_type(new, cst.FunctionDef), counts, flatten))
+    change.edit(node, lambda new: _looped(launch.function, new, counts, flatten))
     change.add_parameters(node, counts, [flatten])
     change.put(launch.grid_node, f"(min({programs}, {' * '.join(counts)}),)")
-    change.add_arguments(launch.node, {**{name: name for name in counts}, flatten: flatten})
-    text = f"{', '.join(counts)} = {', '.join(axes)}\n"
-    line = _assignment_of_grid(launch)
-    if line is None:
-        change.before(launch.statement, text)
+    change.add_arguments(launch.node, {name: name for name in (*counts, flatten)})
+    text, grid = f"{', '.join(counts)} = {', '.join(axes)}\n", code(launch.grid_node)
+    lines = find_all(launch.host, cst.SimpleStatementLine)
+    lines = [line for line in lines if matches(line, "q_grid = q_axes", grid=grid)]
+    if lines and len(named(launch.host, grid)) == 2:  # nothing but the launch uses it
+        change.put(lines[0], statements(text)[0])
     else:
-        change.put(line, statements(text)[0])
-
-
-def _assignment_of_grid(launch: Launch) -> cst.CSTNode | None:
-    """Return the line that assigns the grid, if nothing but the launch uses it."""
-    grid = launch.grid_node
-    if not isinstance(grid, cst.Name) or len(find_all(launch.host, m.Name(grid.value))) != 2:
-        return None
-    line = m.SimpleStatementLine(body=[m.Assign(targets=[m.AssignTarget(m.Name(grid.value))])])
-    return next(iter(find_all(launch.host, line)), None)
+        change.before(launch.statement, text)
 
 
 def _looped(before: Function, node: cst.FunctionDef, counts: list[str], flatten: str) -> cst.FunctionDef:
     """Return the function with its body in a loop over tiles; what does not depend on the tile stays before it."""
     pairs = zip(before.node.body.body, node.body.body, strict=True)
     kept = [new for old, new in pairs if isinstance(new, cst.BaseStatement) and not _is_guard(before, old)]
-    assigned: dict[str, int] = {}
-    for one in find_all(cst.IndentedBlock(kept), m.AssignTarget(m.Name()) | m.AnnAssign() | m.AugAssign()):
-        name = code(target_of(one))
-        assigned[name] = assigned.get(name, 0) + 1
-    first = 0
-    while first < len(kept) and _is_plain(kept[first], assigned):
-        first += 1
+    kinds = m.AssignTarget(m.Name()) | m.AnnAssign() | m.AugAssign()
+    targets = [target_of(assignment) for assignment in find_all(cst.IndentedBlock(kept), kinds)]
+    assigned = Counter(map(code, targets))
+    first = len([*itertools.takewhile(lambda statement: _is_plain(statement, assigned), kept)])
     changed = {name: f"{name}_of_tile" for name in before.parameters if name in assigned}
     body = statements("".join(f"{new} = {old}\n" for old, new in changed.items()))
     body += [substitute(item, changed) for item in kept[first:]]
-    ahead = f"for {_LOOP} in tl.range(tl.program_id(0), {' * '.join(counts)}, tl.num_programs(0), flatten={flatten}):\n"
-    loop = cst.ensure_type(statements(f"{ahead}    pass\n")[0], cst.For)
-    loop = loop.with_changes(body=cst.IndentedBlock(body))
-    return node.with_changes(body=node.body.with_changes(body=[*kept[:first], loop]))
+    steps = f"tl.range(tl.program_id(0), {' * '.join(counts)}, tl.num_programs(0), flatten={flatten})"
+    (loop,) = statements(f"for {_LOOP} in {steps}:\n    pass\n")
+    return with_block(node, [*kept[:first], with_block(loop, body)])
 
 
-def _is_plain(statement: cst.CSTNode, assigned: dict[str, int]) -> bool:
+def _is_plain(statement: cst.CSTNode, assigned: Mapping[str, int]) -> bool:
     """Return whether a statement only names a number, a constant or a parameter, once in the function."""
-    match statement:
-        case cst.SimpleStatementLine(body=[cst.Expr(value=cst.SimpleString())]):
+    match only_line(statement):
+        case cst.Expr(value=cst.SimpleString()):
             return True
-        case cst.SimpleStatementLine(body=[cst.Assign() | cst.AnnAssign() as inner]):
+        case cst.Assign() | cst.AnnAssign() as inner:
             target = target_of(inner)
             plain = isinstance(inner.value, cst.Integer | cst.Name | cst.Attribute)
             return plain and isinstance(target, cst.Name) and assigned.get(target.value) == 1

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import libcst as cst
-import libcst.matchers as m
 
 from ....core import Parameter
 from ....core.expressions import Expression
-from ...analysis.applicability import require
-from ...analysis.change import Change, Rewritten
-from ...analysis.edit import with_arguments
-from ...analysis.search import find_all
 from ...analysis.source import expression
-from ...analysis.triton import RANGE, SHARED_KIB, Launch, TritonKernel, has_products, searched_axes
-from ..rule import rule
+from ...analysis.template import matches
+from ...analysis.tree import calls_in, find_all
+from ...analysis.triton import SHARED_KIB, Launch, TritonKernel, axes_of
+from ..rule import Change, Rewritten, require, rule
 
 STAGES = (1, 2, 3, 4, 5, 6, 8)
 
 
-@rule(
-    "pipelined-loads",
-    category="memory",
-    work="streams",
-    why="the loads of the next steps are under way while one step computes",
-    reads=TritonKernel.read,
+@rule("memory", "streams", TritonKernel.read).because(
+    "the loads of the next steps are under way while one step computes"
 )
 def pipelined_loads(kernel: TritonKernel, change: Change) -> Rewritten:
     """Give loops without products a number of stages: `num_stages` of the launch pipelines only loops with `tl.dot`.
@@ -35,15 +28,17 @@ def pipelined_loads(kernel: TritonKernel, change: Change) -> Rewritten:
     limits: list[str] = []
 
     def pipeline(launch: Launch, change: Change) -> None:
-        loops = [] if has_products(launch) else _loops(launch)
+        loops = [] if launch.function.has_products else _loops(launch)
         require(loops, "no innermost loop with a step loads without products")
         for loop in loops:
-            change.edit(loop.iter, lambda node: _staged(node, stages))
+            change.edit(loop.iter, lambda call: call.with_changes(func=expression("tl.range")))
+            change.add_arguments(loop.iter, {"num_stages": stages})
         change.add_parameters(launch.function.node, constants=[stages])
         change.add_arguments(launch.node, {stages: stages})
-        block = searched_axes(launch, change.kernel.config)
-        loads = max(len(find_all(loop, m.Call(func=m.Attribute(attr=m.Name("load"))))) for loop in loops)
-        if block is not None:
+        axes = axes_of(launch)
+        loads = max(len(calls_in(loop, ".load")) for loop in loops)
+        if axes is not None and all(axis in change.kernel.config or axis.isdigit() for axis in axes):
+            block = " * ".join(axes) or "1"
             # N stages have N - 1 buffers: what one step uses is in registers.
             limits.append(f"{block} * {4 * loads} * ({stages} - 1) <= {SHARED_KIB} * 1024")
 
@@ -56,17 +51,9 @@ def pipelined_loads(kernel: TritonKernel, change: Change) -> Rewritten:
 
 def _loops(launch: Launch) -> list[cst.For]:
     """Return the innermost loops over a range with a step, and no stages yet, that load."""
-    call = m.Call(func=RANGE, args=[m.Arg(keyword=None)] * 3)
+    steps = ("range(q_start, q_stop, q_step)", "tl.range(q_start, q_stop, q_step)")
     return [
         loop
         for loop in launch.function.loops
-        if m.matches(loop.iter, call)
-        and len(find_all(loop, m.For())) == 1
-        and find_all(loop, m.Call(func=m.Attribute(m.Name("tl"), m.Name("load"))))
+        if matches(loop.iter, *steps) and len(find_all(loop, cst.For)) == 1 and calls_in(loop, "tl.load")
     ]
-
-
-def _staged(node: cst.CSTNode, stages: str) -> cst.CSTNode:
-    call = cst.ensure_type(node, cst.Call)
-    staged = with_arguments({"num_stages": stages})(call.with_changes(func=expression("tl.range")))
-    return cst.ensure_type(staged, cst.Call)

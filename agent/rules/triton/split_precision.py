@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ....core import Parameter
-from ...analysis.applicability import NotApplicable, require
-from ...analysis.change import Change, Rewritten
-from ...analysis.source import code
+from ...analysis.source import code, spells
 from ...analysis.triton import OTHER_FLOATS, PRECISIONS, SPLIT_DOT, Launch, TritonKernel, dots_of, warps_for_two
-from ..rule import Rewrite, rule
+from ..rule import Change, NotApplicableError, Rewrite, Rewritten, require, rule
 
 START = "bf16x3-promoted"
 """As exact as IEEE products: the start must be correct, or nothing else is searched."""
@@ -35,12 +35,8 @@ def {name}(a, b, acc, PRECISION: tl.constexpr):
 """
 
 
-@rule(
-    "split-precision",
-    category="compute",
-    work="products",
-    why="IEEE products of fp32 run on the vector units, at a fifteenth of the tensor cores' rate of bf16",
-    reads=TritonKernel.read,
+@rule("compute", "products", TritonKernel.read).because(
+    "IEEE products of fp32 run on the vector units, at a fifteenth of the tensor cores' rate of bf16"
 )
 def split_precision(kernel: TritonKernel, change: Change) -> Rewritten:
     """`tl.dot` of fp32 with IEEE precision becomes one of a choice of precisions.
@@ -57,24 +53,21 @@ def split_precision(kernel: TritonKernel, change: Change) -> Rewritten:
     """
     try:
         return _with_choice(kernel, Change(change.kernel, change.machine), START)
-    except NotApplicable as reason:
+    except NotApplicableError as reason:
         try:
             return _with_another(kernel, change)
-        except NotApplicable as other:
-            raise NotApplicable(f"{reason}; {other}") from None
+        except NotApplicableError as other:
+            raise NotApplicableError(f"{reason}; {other}") from None
 
 
 def precision_choice(start: str) -> Rewrite[TritonKernel]:
     """Return the rule that makes the precision a parameter, which begins at `start`, where it is none yet."""
-    how = split_precision
-    made = rule(how.name, category=how.category, work=how.work, why=how.why, reads=how.read)
-    return made(lambda kernel, change: _with_choice(kernel, change, start))
+    return replace(split_precision, change=lambda kernel, change: _with_choice(kernel, change, start))
 
 
 def another_precision() -> Rewrite[TritonKernel]:
     """Return the rule that sets the precision to `START`, where it is a parameter and IEEE."""
-    how = split_precision
-    return rule(how.name, category=how.category, work=how.work, why=how.why, reads=how.read)(_with_another)
+    return replace(split_precision, change=_with_another)
 
 
 def _with_another(kernel: TritonKernel, change: Change) -> Rewritten:
@@ -84,17 +77,15 @@ def _with_another(kernel: TritonKernel, change: Change) -> Rewritten:
     require(ieee, "no parameter is an IEEE precision")
     for name in ieee:
         change.parameters.append(Parameter(name, change.kernel.declared_values.get(name, PRECISIONS), START))
-    require(
-        all(START in parameter.values for parameter in change.parameters),
-        f"the file declares precisions without {START}",
-    )
+    declared = all(START in parameter.values for parameter in change.parameters)
+    require(declared, f"the file declares precisions without {START}")
     change.bind(dict.fromkeys(ieee, START))
     change.bind(warps_for_two(change.finished(kernel.module, "").kernel, launches))
     return change.finished(kernel.module, "computed the products in three of bf16, each step's sum added in fp32")
 
 
 def _with_choice(kernel: TritonKernel, change: Change, start: str) -> Rewritten:
-    require(not OTHER_FLOATS.search(change.kernel.source), "the kernel has floats that are not fp32")
+    require(not spells(change.module, OTHER_FLOATS), "the kernel has floats that are not fp32")
     change.require_free(SPLIT_DOT)
     constant = change.constant("PRECISION", PRECISIONS, start)
 

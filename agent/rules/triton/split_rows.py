@@ -6,45 +6,22 @@ import textwrap
 from collections.abc import Mapping, Sequence
 
 import libcst as cst
-import libcst.matchers as m
 
-from ...analysis.applicability import need, require
-from ...analysis.change import Change, Rewritten
-from ...analysis.edit import both, with_parameters
-from ...analysis.search import find_all
+from ...analysis.change import with_parameters
 from ...analysis.source import code, expression, names, replace_expression, statements
-from ...analysis.template import match
-from ...analysis.triton import (
-    Launch,
-    TritonKernel,
-    assigned_in,
-    body_of,
-    knows_program_zero_alone,
-    multiprocessors_of,
-    of_program,
-    passes_of,
-    regridded,
-    relaunched,
-    tensor_of,
-    variable,
-)
-from ..rule import rule
+from ...analysis.template import match, matches
+from ...analysis.tree import Statement, assigned_in, assignment, body_of, calls_in, with_block
+from ...analysis.triton import Launch, TritonKernel, multiprocessors_of, of_program, passes_of, variable
+from ..rule import Change, Rewritten, require, rule
 
 WAVES = (1, 2, 4, 8)
-_STORE = m.Call(func=m.Attribute(m.Name("tl"), m.Name(m.MatchRegex("store|atomic_.*"))))
-_ADDED = m.SimpleStatementLine([m.AugAssign(target=m.Name(), operator=m.AddAssign())])
-_PLAIN = m.SimpleStatementLine([m.Assign(targets=[m.AssignTarget(m.Name())])])
 _HEAD = "row_program = tl.program_id(0) // SPLITS\npart = tl.program_id(0) % SPLITS\n"
 _WORDS = ("SPLITS", "split", "part", "row_program")
 """Names of the parts' code, which the function must not use."""
 
 
-@rule(
-    "split-rows",
-    category="parallelism",
-    work="streams",
-    why="with fewer rows than multiprocessors, some of them do nothing",
-    reads=TritonKernel.read,
+@rule("parallelism", "streams", TritonKernel.read).because(
+    "with fewer rows than multiprocessors, some of them do nothing"
 )
 def split_rows(kernel: TritonKernel, change: Change) -> Rewritten:
     """Turn a function of several passes into one function per pass, whose programs each take a part of a row.
@@ -58,9 +35,9 @@ def split_rows(kernel: TritonKernel, change: Change) -> Rewritten:
     host = multiprocessors_of(kernel, change)
 
     def split(launch: Launch, change: Change) -> None:
-        tensor = need(tensor_of(launch), "no name of the host is a tensor that the function loads or stores")
-        require(launch.stands_alone, "the launch is no statement of its own")
-        require(knows_program_zero_alone(launch), "the grid is not of one axis that the function knows alone")
+        tensor = launch.tensor()
+        launch.require_alone()
+        require(launch.knows_program_zero_alone, "the grid is not of one axis that the function knows alone")
         functions = _functions(launch)
         change.require_free(functions[0].name.value)
         change.add_functions(launch.function.node, functions)
@@ -72,15 +49,14 @@ def split_rows(kernel: TritonKernel, change: Change) -> Rewritten:
 
 
 def _host(launch: Launch, functions: Sequence[cst.FunctionDef], wanted: str, tensor: str, change: Change) -> str:
-    """Write the launches of the parts, and the one as it was for many rows."""
-    grid = code(launch.grid[0]) if launch.grid else ""
+    (grid,) = launch.axes
     rows, splits = change.fresh("n_rows"), change.fresh("splits")
     partials = {_partial(number): change.fresh(f"partial_{number}") for number in range(1, len(functions))}
     empty = f"torch.empty(({rows} * {splits},), device={tensor}.device, dtype=torch.float32)"
     lines = [f"{name} = {empty}" for name in partials.values()]
     for function in functions:
-        call = relaunched(launch, function.name.value, {**partials, "SPLITS": splits})
-        lines.append(code(regridded(call, f"({rows} * {splits},)")))
+        call = launch.relaunched(function.name.value, {**partials, "SPLITS": splits}, f"({rows} * {splits},)")
+        lines.append(code(call))
     return (
         f"{rows} = {grid}\n"
         f"{splits} = triton.next_power_of_2(max(1, {wanted} // max(1, {rows})))\n"
@@ -93,14 +69,13 @@ def _partial(number: int) -> str:
 
 
 def _functions(launch: Launch) -> list[cst.FunctionDef]:
-    """Return a function for each pass. Raises NotApplicable."""
     node = launch.function.node
-    passes, body = need(passes_of(launch.function), "no passes over one row by one block"), body_of(node)
+    passes, body = passes_of(launch.function), body_of(node)
     require(len(passes.loops) > 1, "there is one pass over the row")
     require(body[-1] is passes.loops[-1], "the function goes on after the last pass")
     require(not names(node) & {*_WORDS}, "the function uses a name of the parts' code")
     sums: dict[str, str] = {}
-    before: list[cst.BaseStatement] = []
+    before: list[Statement] = []
     found: list[cst.FunctionDef] = []
     start = 0
     for number, loop in enumerate(passes.loops, 1):
@@ -109,7 +84,7 @@ def _functions(launch: Launch) -> list[cst.FunctionDef]:
         inside = [_resolved(item, sums) for item in body_of(loop)]
         start = end + 1
         is_last = number == len(passes.loops)
-        stores = any(find_all(item, _STORE) for item in (*before, *inside))
+        stores = any(calls_in(item, "tl.store", "tl.atomic_*") for item in (*before, *inside))
         require(stores == is_last, "not the last pass alone stores")
         summed = None if is_last else _accumulator(before, inside, passes.block)
         require(_knows_its_names(launch, before, inside, loop, summed), "a pass reads what another one or a step left")
@@ -118,11 +93,12 @@ def _functions(launch: Launch) -> list[cst.FunctionDef]:
             lines += statements(f"tl.store({_partial(number)} + tl.program_id(0), tl.sum({summed}, axis=0))\n")
             place = f"{_partial(number)} + row_program * SPLITS + tl.arange(0, SPLITS)"
             sums[summed] = f"tl.sum(tl.load({place}), axis=0)"
-        found.append(_named(node, f"{launch.function.name}_pass_{number}", lines, len(passes.loops)))
+        new = with_block(node.with_changes(name=cst.Name(f"{launch.function.name}_pass_{number}")), lines)
+        found.append(with_parameters([_partial(other) for other in range(1, len(passes.loops))], ["SPLITS"])(new))
     return found
 
 
-def _resolved(statement: cst.BaseStatement, sums: Mapping[str, str]) -> cst.BaseStatement:
+def _resolved(statement: Statement, sums: Mapping[str, str]) -> Statement:
     """Return a statement of the row's program, with the sums of earlier passes from their parts."""
     node = of_program(statement, "row_program")
     for name, text in sums.items():
@@ -130,24 +106,21 @@ def _resolved(statement: cst.BaseStatement, sums: Mapping[str, str]) -> cst.Base
     return node
 
 
-def _accumulator(before: Sequence[cst.BaseStatement], inside: Sequence[cst.BaseStatement], block: str) -> str:
-    """Return the one name that a pass adds to, which starts as zeros of the block's size. Raises NotApplicable."""
-    added = {name for item in inside if m.matches(item, _ADDED) for name in assigned_in(item)}
+def _accumulator(before: Sequence[Statement], inside: Sequence[Statement], block: str) -> str:
+    """Return the one name that a pass adds to, which starts as zeros of the block's size. Raises NotApplicableError."""
+    updates = [found for item in inside if (found := match("q_name += q_value", item)) is not None]
+    added = {found["name"] for found in updates if found["name"].isidentifier()}
     starts = [item for item in before if added & assigned_in(item)]
     require(len(added) == len(starts) == 1, "a pass does not sum into one accumulator")
     (name,) = added
-    zeros = (f"{name} = tl.zeros({shape}, dtype=tl.float32)" for shape in (f"({block},)", f"[{block}]"))
-    is_zero = any(match(zero, starts[0]) is not None for zero in zeros)
+    zeros = (f"q_name = tl.zeros({shape}, dtype=tl.float32)" for shape in ("(q_block,)", "[q_block]"))
+    is_zero = matches(starts[0], *zeros, name=name, block=block)
     require(is_zero, "an accumulator does not start as zeros of the block's size")
     return name
 
 
 def _knows_its_names(
-    launch: Launch,
-    before: Sequence[cst.BaseStatement],
-    inside: Sequence[cst.BaseStatement],
-    loop: cst.For,
-    summed: str | None,
+    launch: Launch, before: Sequence[Statement], inside: Sequence[Statement], loop: cst.For, summed: str | None
 ) -> bool:
     """Return whether no statement reads a name that only another pass, or another step of this one, has given."""
     local = assigned_in(launch.function.node)
@@ -157,9 +130,8 @@ def _knows_its_names(
         if statement is None:
             known = (known | {variable(loop)}) - carried
             continue
-        is_plain = m.matches(statement, _PLAIN)
-        given = cst.ensure_type(statement, cst.SimpleStatementLine).body[0] if is_plain else statement
-        read = names(given.value) if isinstance(given, cst.Assign) else names(statement)
+        target, how, value = assignment(statement) or (statement, "", statement)
+        read = names(value) if how == "=" and isinstance(target, cst.Name) else names(statement)
         first = {name for name in read & local if name not in known and name not in launch.function.parameters}
         if first or not isinstance(statement, cst.SimpleStatementLine):
             return False
@@ -167,23 +139,13 @@ def _knows_its_names(
     return True
 
 
-def _of_part(loop: cst.For, inside: Sequence[cst.BaseStatement], block: str) -> list[cst.BaseStatement]:
+def _of_part(loop: cst.For, inside: Sequence[Statement], block: str) -> list[Statement]:
     """Return the loop over one part of the row: as many blocks as others have, but for the last parts."""
     call = cst.ensure_type(loop.iter, cst.Call)
     extent = code(call.args[1].value)
     bounds = ("part * split", f"tl.minimum((part + 1) * split, {extent})")
     args = [arg.with_changes(value=expression(text)) for arg, text in zip(call.args[:2], bounds, strict=True)]
     first = statements(f"split = tl.cdiv(tl.cdiv({extent}, {block}), SPLITS) * {block}\n")
-    changed = loop.with_changes(
-        iter=call.with_changes(args=[*args, *call.args[2:]]),
-        body=loop.body.with_changes(body=list(inside)),
-        leading_lines=[],
-    )
+    changed = with_block(loop.with_changes(iter=call.with_changes(args=[*args, *call.args[2:]])), inside)
+    changed = changed.with_changes(leading_lines=[])
     return [first[0].with_changes(leading_lines=loop.leading_lines), changed]
-
-
-def _named(node: cst.FunctionDef, name: str, lines: Sequence[cst.BaseStatement], passes: int) -> cst.FunctionDef:
-    pointers = [_partial(number) for number in range(1, passes)]
-    added = both(with_parameters(pointers, constexpr=False), with_parameters(["SPLITS"]))(node)
-    function = cst.ensure_type(added, cst.FunctionDef)
-    return function.with_changes(name=cst.Name(name), body=function.body.with_changes(body=list(lines)))

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
-from ....core import Parameter, PythonKernel, Value
+from ....core import Parameter, PythonKernel
 from ....core.expressions import Expression
 from ....core.space_inference import parameter_values
-from ...analysis.applicability import need, require
-from ...analysis.change import Change, Rewritten
-from ...analysis.edit import with_declared
-from ...analysis.source import add_constant
-from ...analysis.triton import Launch, TritonKernel, axes_of, has_products
-from ..rule import rule
+from ...analysis.change import with_declared
+from ...analysis.source import insert_before_definitions
+from ...analysis.triton import Launch, TritonKernel, axes_of
+from ..rule import Change, Rewritten, need, require, rule
 
 WARPS = (1, 2, 4, 8, 16, 32)
 REGISTERS = (32, 64, 128, 255)
@@ -22,12 +19,8 @@ EACH = 64
 LARGEST = 16384
 
 
-@rule(
-    "wide-streams",
-    category="memory",
-    work="streams",
-    why="larger blocks give each thread more bytes under way, in 16-byte accesses; fewer registers, more threads",
-    reads=TritonKernel.read,
+@rule("memory", "streams", TritonKernel.read).because(
+    "larger blocks give each thread more bytes under way, in 16-byte accesses; fewer registers, more threads"
 )
 def wide_streams(kernel: TritonKernel, change: Change) -> Rewritten:
     """Extend the declared values of blocks and warps of launches without products, and give them a limit on registers.
@@ -37,20 +30,22 @@ def wide_streams(kernel: TritonKernel, change: Change) -> Rewritten:
     share a multiprocessor, which hides more latency; the values change no result.
     """
     source = change.kernel
-    values: dict[str, Sequence[Value]] = dict(parameter_values(source))
-    constraints = list(source.declared_constraints)
+    values, constraints = dict(parameter_values(source)), list(source.declared_constraints)
     limits: dict[str, int] = {}
     widened: set[str] = set()
 
     def widen(launch: Launch, change: Change) -> None:
-        require(not has_products(launch), "the function has products")
+        require(not launch.function.has_products, "the function has products")
         require("maxnreg" not in launch.options, "the launch limits registers already")
-        blocks, warps = _blocks(launch, source), launch.constant("num_warps")
+        blocks, warps = _blocks(launch, source), launch.constant("num_warps") or ""
         require(warps in source.config, "the number of warps is no constant of the file")
-        warps = need(warps, "the number of warps is no constant of the file")
-        for name, more in [*((block, _powers(int(source.config[block]))) for block in blocks), (warps, WARPS)]:
+        for name in (*blocks, warps):
             numbers = [item for item in values.get(name, ()) if isinstance(item, int)]
-            values[name] = sorted({*numbers, int(source.config[name]), *more})
+            present = int(source.config[name])
+            # From a quarter of the present value up, 1 to 8 where it is small.
+            low, high = max(1, present // 4), max(8, min(present * 8, LARGEST))
+            more = WARPS if name == warps else [1 << step for step in range(15) if low <= 1 << step <= high]
+            values[name] = sorted({*numbers, present, *more})
             widened.add(name)
         # More than now, where a thread holds more now.
         held = math.prod(int(source.config[name]) for name in blocks)
@@ -64,20 +59,17 @@ def wide_streams(kernel: TritonKernel, change: Change) -> Rewritten:
     change.each(kernel.launched_once(), widen)
     module = change.edited()
     for name, value in limits.items():
-        module = add_constant(module, name, value)
+        module = insert_before_definitions(module, f"{name} = {value!r}\n")
         values[name] = sorted({*REGISTERS, value})
-    own = {*widened, *limits}
-    unique = list(dict.fromkeys(constraints))
-    change.parameters += [
-        Parameter(item, values[item], limits.get(item, source.config.get(item))) for item in values if item in own
-    ]
+    own, start, unique = {*widened, *limits}, {**source.config, **limits}, list(dict.fromkeys(constraints))
+    change.parameters += [Parameter(item, values[item], start[item]) for item in values if item in own]
     change.constraints += [item for item in unique if Expression(item).names <= own]
     did = f"widened the search to blocks of {LARGEST} and {max(WARPS)} warps, with a limit on registers"
     return change.finished(with_declared(module, values, unique), did)
 
 
 def _blocks(launch: Launch, kernel: PythonKernel) -> list[str]:
-    """Return the constants that are the sides of the function's block. Raises NotApplicable for another size."""
+    """Return the constants that are the sides of the function's block. Raises NotApplicableError for another size."""
     axes = need(axes_of(launch), "the host does not know the size of a block")
     constants = [axis for axis in axes if isinstance(kernel.config.get(axis), int)]
     known = all(axis in constants or axis.isdigit() for axis in axes)
@@ -85,9 +77,3 @@ def _blocks(launch: Launch, kernel: PythonKernel) -> list[str]:
     powers = all(int(kernel.config[constant]).bit_count() == 1 for constant in constants)
     require(powers, "a side of the block is no power of two")
     return constants
-
-
-def _powers(present: int) -> list[int]:
-    """Return the powers of two from a quarter of a value up, 1 to 8 where it is small."""
-    low = max(1, present // 4)
-    return [1 << step for step in range(15) if low <= 1 << step <= max(8, min(present * 8, LARGEST))]

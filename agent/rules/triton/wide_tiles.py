@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ....core import Parameter, Value
 from ....core.expressions import Expression
 from ....core.space_inference import parameter_values
-from ...analysis.applicability import require
-from ...analysis.change import Change, Rewritten
-from ...analysis.edit import with_declared
+from ...analysis.change import NO_LAUNCH, with_declared
 from ...analysis.triton import SHARED_KIB, Tile, TritonKernel
-from ..rule import rule
+from ..rule import Change, Rewritten, fitting, require, rule
 
 LEAST = 16
-"""Of a tile's side: `tl.dot` takes no smaller ones."""
+"""Minimum side of a tile that `tl.dot` accepts."""
 SIDES = (64, 128, 256)
 STEPS = (32, 64, 128)
 WARPS = (4, 8)
@@ -23,12 +19,8 @@ START = (128, 128, 32, 8, 3)
 """Where a search of products on tensor cores begins."""
 
 
-@rule(
-    "wide-tiles",
-    category="compute",
-    work="products",
-    why="a larger tile computes more per byte that it loads, and tensor cores need 64 rows and deep pipelines",
-    reads=TritonKernel.read,
+@rule("compute", "products", TritonKernel.read).because(
+    "a larger tile computes more per byte that it loads, and tensor cores need 64 rows and deep pipelines"
 )
 def wide_tiles(kernel: TritonKernel, change: Change) -> Rewritten:
     """Extend the declared values of a product's tile, warps and stages up to what sm_90 holds.
@@ -37,9 +29,10 @@ def wide_tiles(kernel: TritonKernel, change: Change) -> Rewritten:
     way to the model's limit (128 on tensor cores, 64 on the vector units); all others stay, and one on shared memory
     is added where the file has none. Needs a launch whose tile, warps and stages are five constants of the file.
     """
-    tiles, source = _tiles(kernel, change), change.kernel
-    values: dict[str, Sequence[Value]] = dict(parameter_values(source))
-    constraints = list(source.declared_constraints)
+    source = change.kernel
+    tiles = fitting(kernel.launched_once(), lambda launch: Tile.of(launch, source), NO_LAUNCH)
+    require(len({name for tile in tiles for name in tile.names}) == 5 * len(tiles), "two products share a constant")
+    values, constraints = dict(parameter_values(source)), list(source.declared_constraints)
     own: dict[str, Parameter] = {}
     start: dict[str, Value] = {}
     for tile in tiles:
@@ -52,30 +45,22 @@ def wide_tiles(kernel: TritonKernel, change: Change) -> Rewritten:
         replaced = [limit if tile.limits_accumulators(constraint) else constraint for constraint in constraints]
         constraints = list(dict.fromkeys([*replaced, *([] if limit in replaced else [limit])]))
         if not any(Expression(constraint).names == {tile.m, tile.n, tile.k, tile.stages} for constraint in constraints):
-            constraints.append(tile.shared_limit(SHARED_KIB))
+            # The tiles of all stages, of fp32, fit the shared memory of a block.
+            constraints.append(f"({tile.m} + {tile.n}) * {tile.k} * 4 * {tile.stages} <= {SHARED_KIB} * 1024")
         if not tile.precise and (tile.choice is None or source.config[tile.choice] != "ieee"):
             start |= dict(zip(tile.names, START, strict=True))
         if tile.choice:
             values.setdefault(tile.choice, [source.config[tile.choice]])
         # Products of one file share the parameter of their precision.
         own |= {item: Parameter(item, values[item]) for item in (*tile.names, tile.choice) if item}
-    is_wider = values != source.declared_values or constraints != list(source.declared_constraints)
-    require(is_wider, "the declared space is as wide already")
+    declared = (source.declared_values, list(source.declared_constraints))
+    require((values, constraints) != declared, "the declared space is as wide already")
     over = [constraint for constraint in constraints if Expression(constraint).names <= own.keys()]
     if not all(Expression(item)({**source.config, **start}) for item in over):
         start = {}
     change.constraints += over
-    change.parameters += [
-        Parameter(name, one.values, start.get(name, source.config[name])) for name, one in own.items()
-    ]
+    begin = {**source.config, **start}
+    change.parameters += [Parameter(name, parameter.values, begin[name]) for name, parameter in own.items()]
     change.bind(start)
     did = f"widened the search to tiles of {max(SIDES)} with {max(WARPS)} warps and {max(STAGES)} stages"
     return change.finished(with_declared(kernel.module, values, constraints), did)
-
-
-def _tiles(kernel: TritonKernel, change: Change) -> list[Tile]:
-    """Return the tiles of all products. Raises NotApplicable where there is none, or two share a constant."""
-    tiles: list[Tile] = []
-    change.each(kernel.launched_once(), lambda launch, _: tiles.append(Tile.of(launch, change.kernel)))
-    require(len({name for tile in tiles for name in tile.names}) == 5 * len(tiles), "two products share a constant")
-    return tiles

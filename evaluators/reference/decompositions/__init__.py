@@ -1,1 +1,1 @@
-"""What the reference's graph computes in another form, so that torch's compiler has a Triton template for it."""
+"""Rewrites operators of the reference's graph into forms for which torch's compiler has a Triton template."""

@@ -27,6 +27,6 @@ class Convolution:
 
     @property
     def taps(self) -> Sequence[int]:
-        """Of a filter, by axis."""
+        """Taps of a filter, by axis."""
         taps: Sequence[int] = self.weight.shape[2:]
         return taps

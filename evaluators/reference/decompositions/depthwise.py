@@ -13,7 +13,7 @@ from typing import Any
 from .convolution import Convolution
 
 MOST_TAPS = 64
-"""Of a filter; each tap becomes a statement."""
+"""Maximum taps of a filter; each becomes a statement."""
 
 
 def depthwise(given: Convolution) -> Any:

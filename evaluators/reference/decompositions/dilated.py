@@ -22,12 +22,12 @@ def dilated(given: Convolution) -> Any:
     if given.transposed or all(item == 1 for item in given.dilation):
         return NotImplemented
     x, taps, stride, padding = given.x, given.taps, given.stride, given.padding
-    apart = [one if tap > 1 else 1 for one, tap in zip(given.dilation, taps, strict=True)]
+    apart = [dilation if tap > 1 else 1 for dilation, tap in zip(given.dilation, taps, strict=True)]
     shape = zip(x.shape[2:], stride, padding, apart, taps, strict=True)
     sizes = [(size + 2 * pad - far * (tap - 1) - 1) // step + 1 for size, step, pad, far, tap in shape]
     common = list(map(math.gcd, stride, apart))
-    residues = [far // one for far, one in zip(apart, common, strict=True)]
-    steps = [step // one for step, one in zip(stride, common, strict=True)]
+    residues = [far // divisor for far, divisor in zip(apart, common, strict=True)]
+    steps = [step // divisor for step, divisor in zip(stride, common, strict=True)]
     counts = [-(-size // many) for size, many in zip(sizes, residues, strict=True)]
     lengths = [(count - 1) * step + tap for count, step, tap in zip(counts, steps, taps, strict=True)]
     ends = [

@@ -12,7 +12,7 @@ from typing import Any
 from .convolution import Convolution
 
 LEAST_PIXELS = 64
-"""Of a sample: fewer do not fill a tile of its product."""
+"""Minimum pixels of a sample: fewer do not fill a tile of its product."""
 MOST_SAMPLES = 65535
 """Programs in a grid's second dimension, where torch's compiler has the products of a batch."""
 

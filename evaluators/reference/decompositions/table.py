@@ -42,7 +42,7 @@ def only_pointwise(graph: Any) -> bool:
     from torch.fx.node import map_arg
 
     nodes = graph.graph.find_nodes(op="call_function", target=torch.ops.aten.convolution.default)
-    given = [Convolution(*map_arg(node.args, lambda one: one.meta["val"])) for node in nodes]
+    given = [Convolution(*map_arg(node.args, lambda argument: argument.meta["val"])) for node in nodes]
     return bool(given) and all(map(is_pointwise, given))
 
 

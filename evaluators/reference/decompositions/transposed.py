@@ -60,7 +60,7 @@ class _Axis:
 
     @property
     def begin(self) -> int:
-        """Of each residue, the first element that is needed."""
+        """The first element that is needed, by residue."""
         return self.padding // self.stride
 
     @property
@@ -108,7 +108,7 @@ def transposed(given: Convolution) -> Any:
 def _kinds(axes: Sequence[_Axis]) -> list[list[_Kind]]:
     """Return the kinds of residues by axis, together in as few axes as need be."""
     kinds = [axis.kinds(False) for axis in axes]
-    for number in sorted(range(len(axes)), key=lambda one: axes[one].waste):
+    for number in sorted(range(len(axes)), key=lambda axis: axes[axis].waste):
         if math.prod(map(len, kinds)) > MOST_CONVOLUTIONS:
             kinds[number] = axes[number].kinds(True)
     return kinds

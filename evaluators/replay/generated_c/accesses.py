@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from pycparser import c_ast
 
-from ..values import UnplannableCall
+from ..values import UnplannableCallError
 from .conversions import converted
-from .names import Scopes, Variable
+from .names import Variable, VariableScopes
 from .types import BOOL, INT32, INT64, CType, Interval, type_named
 from .values import Sum, Value
 
@@ -17,7 +17,7 @@ Evaluate = Callable[[c_ast.Node], Value]
 
 
 @dataclass(frozen=True)
-class Place:
+class MemoryPlace:
     """Where something is read from memory, or written to."""
 
     text: str
@@ -39,14 +39,14 @@ class _Base:
         return f"(({self.element.stored}*){self.variable.name})"
 
 
-def place_of(node: c_ast.Node, scopes: Scopes, evaluate: Evaluate) -> Place:
+def place_of(node: c_ast.Node, scopes: VariableScopes, evaluate: Evaluate) -> MemoryPlace:
     """Return the place of `a[i]`, `((T*)a)[i]`, `*(a + i)` and `*(T*)(a + i)`, or the bits of a variable,
-    `*(T*)(&v)`. Raises `UnplannableCall` for any other."""
+    `*(T*)(&v)`. Raises `UnplannableCallError` for any other."""
     if isinstance(node, c_ast.ArrayRef):
         base, index = _base(node.name, scopes), evaluate(node.subscript)
         return _checked(base, index, base.element)
     if not isinstance(node, c_ast.UnaryOp) or node.op != "*":
-        raise UnplannableCall("an access of another form than TileLang's")
+        raise UnplannableCallError("an access of another form than TileLang's")
     inner, kind = node.expr, None
     if isinstance(inner, c_ast.Cast):
         kind = _pointed(inner)
@@ -67,42 +67,42 @@ def _pointed(node: c_ast.Cast) -> CType:
         named = pointer.type.type
         if isinstance(named, c_ast.IdentifierType):
             return type_named(named.names)
-    raise UnplannableCall("a conversion to an address")
+    raise UnplannableCallError("a conversion to an address")
 
 
-def _base(node: c_ast.Node, scopes: Scopes) -> _Base:
+def _base(node: c_ast.Node, scopes: VariableScopes) -> _Base:
     kind = None
     if isinstance(node, c_ast.Cast):
         kind, node = _pointed(node), node.expr
     if not isinstance(node, c_ast.ID):
-        raise UnplannableCall("an address that is computed")
+        raise UnplannableCallError("an address that is computed")
     variable = scopes.find(node.name)
     if variable.kind == "value":
-        raise UnplannableCall(f"the value of '{node.name}' as an address")
+        raise UnplannableCallError(f"the value of '{node.name}' as an address")
     return _Base(variable, kind or variable.type)
 
 
-def _bits(kind: CType, node: c_ast.Node, scopes: Scopes, evaluate: Evaluate) -> Place:
+def _bits(kind: CType, node: c_ast.Node, scopes: VariableScopes, evaluate: Evaluate) -> MemoryPlace:
     if not isinstance(node, c_ast.ID) or scopes.find(node.name).kind != "value":
-        raise UnplannableCall("the address of something else than a variable")
+        raise UnplannableCallError("the address of something else than a variable")
     value = evaluate(node)
     if BOOL in (kind, value.type) or kind.size != value.type.size:
-        raise UnplannableCall(f"the bits of {value.type.name} as {kind.name}")
-    return Place(f"held_bits<{kind.name}>({value.text})", kind, writable=False)
+        raise UnplannableCallError(f"the bits of {value.type.name} as {kind.name}")
+    return MemoryPlace(f"held_bits<{kind.name}>({value.text})", kind, writable=False)
 
 
-def _checked(base: _Base, index: Value, kind: CType) -> Place:
+def _checked(base: _Base, index: Value, kind: CType) -> MemoryPlace:
     """Return an access to a `kind` that begins at an element, which it is checked to lie within the memory."""
     if not index.type.whole:
-        raise UnplannableCall(f"an index of the type {index.type.name}")
+        raise UnplannableCallError(f"an index of the type {index.type.name}")
     if BOOL in (kind, base.element) and kind is not base.element:
-        raise UnplannableCall(f"{base.element.name} read as {kind.name}")
+        raise UnplannableCallError(f"{base.element.name} read as {kind.name}")
     room = base.variable.extent - kind.size
     count = room // base.element.size + 1 if room >= 0 else 0
     text = _held(index, count)
     if kind is base.element:
-        return Place(f"{base.text}[{text}]", kind)
-    return Place(f"(*({kind.name}*)({base.text} + {text}))", kind)
+        return MemoryPlace(f"{base.text}[{text}]", kind)
+    return MemoryPlace(f"(*({kind.name}*)({base.text} + {text}))", kind)
 
 
 def _held(index: Value, count: int) -> str:

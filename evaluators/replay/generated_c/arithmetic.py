@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ..values import UnplannableCall
+from ..values import UnplannableCallError
 from .conversions import converted
 from .types import CType, Interval, common, promoted, quotients, remainders
 from .values import Sum, Value, term
@@ -19,7 +19,7 @@ class Knowing(Protocol):
 
 
 def binary(knowing: Knowing, operator: str, left: Value, right: Value) -> Value:
-    """Return the result of an operator on two values. Raises `UnplannableCall` where C has none."""
+    """Return the result of an operator on two values. Raises `UnplannableCallError` where C has none."""
     if "vector" in (left.type.family, right.type.family):
         return _of_vectors(operator, left, right)
     if operator in ("<<", ">>"):
@@ -27,7 +27,7 @@ def binary(knowing: Knowing, operator: str, left: Value, right: Value) -> Value:
     kind = common(left.type, right.type)
     if not kind.whole:
         if operator not in ("+", "-", "*", "/"):
-            raise UnplannableCall(f"'{operator}' of {kind.name}")
+            raise UnplannableCallError(f"'{operator}' of {kind.name}")
         return Value(f"({left.text} {operator} {right.text})", kind)
     left, right = converted(left, kind), converted(right, kind)
     if operator in ("/", "%"):
@@ -35,7 +35,7 @@ def binary(knowing: Knowing, operator: str, left: Value, right: Value) -> Value:
     if operator in ("&", "|", "^"):
         return _of_bits(knowing, operator, left, right)
     if operator not in ("+", "-", "*"):
-        raise UnplannableCall(f"'{operator}'")
+        raise UnplannableCallError(f"'{operator}'")
     return _added_or_multiplied(knowing, operator, left, right)
 
 
@@ -43,7 +43,7 @@ def _of_vectors(operator: str, left: Value, right: Value) -> Value:
     """TileLang's header adds the elements of vectors, as they are: of integers that could overflow."""
     element = left.type.element
     if left.type is not right.type or element is None or element.whole or operator not in ("+", "-", "*", "/"):
-        raise UnplannableCall(f"'{operator}' of {left.type.name} and {right.type.name}")
+        raise UnplannableCallError(f"'{operator}' of {left.type.name} and {right.type.name}")
     return Value(f"({left.text} {operator} {right.text})", left.type)
 
 
@@ -78,9 +78,9 @@ def _total(operator: str, left: Sum, right: Sum) -> Sum | None:
         return left + right
     if operator == "-":
         return left - right
-    for one, two in ((left, right), (right, left)):
-        if not one.terms:
-            return two.times(one.constant)
+    for scaled, factor in ((left, right), (right, left)):
+        if not scaled.terms:
+            return factor.times(scaled.constant)
     return None
 
 
@@ -119,7 +119,7 @@ def _of_bits(knowing: Knowing, operator: str, left: Value, right: Value) -> Valu
 
 def _shifted(knowing: Knowing, operator: str, left: Value, right: Value) -> Value:
     if not (left.type.whole and right.type.whole):
-        raise UnplannableCall(f"'{operator}' of {left.type.name} and {right.type.name}")
+        raise UnplannableCallError(f"'{operator}' of {left.type.name} and {right.type.name}")
     kind = promoted(left.type)
     left, right = converted(left, kind), converted(right, promoted(right.type))
     bits = 8 * kind.size

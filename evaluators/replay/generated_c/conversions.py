@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ..values import UnplannableCall
+from ..values import UnplannableCallError
 from .types import BOOL, CType
 from .values import Value
 
 
 def converted(value: Value, kind: CType, explicit: bool = False) -> Value:
-    """Return a value in another type. Raises `UnplannableCall` where C has no such conversion.
+    """Return a value in another type. Raises `UnplannableCallError` where C has no such conversion.
 
     Only an explicit conversion makes a vector of a number, which is then all of its elements.
     """
@@ -17,7 +17,7 @@ def converted(value: Value, kind: CType, explicit: bool = False) -> Value:
     if kind.element is not None and explicit and value.type.family != "vector":
         return Value(f"(({kind.name})({converted(value, kind.element).text}))", kind)
     if "vector" in (kind.family, value.type.family):
-        raise UnplannableCall(f"a conversion of {value.type.name} to {kind.name}")
+        raise UnplannableCallError(f"a conversion of {value.type.name} to {kind.name}")
     if value.type.family == "float":
         return _from_float(value, kind)
     if kind.family == "float":

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 
 from pycparser import c_ast
 
-from ..values import UnplannableCall
+from ..values import UnplannableCallError
 from . import arithmetic
-from .accesses import Place, place_of
+from .accesses import MemoryPlace, place_of
 from .conversions import converted
 from .literals import literal
-from .names import Scopes, Variable
+from .names import Variable, VariableScopes
 from .types import BOOL, DOUBLE, FLOAT, INT32, INT64, CType, Interval, common, promoted, type_named
 from .values import State, Sum, Value, term
 
@@ -32,25 +32,25 @@ class Expressions:
     """Writes expressions; `state` is what is known where the next one stands."""
 
     def __init__(self) -> None:
-        self.scopes = Scopes()
+        self.scopes = VariableScopes()
         self.state = State()
         self._work = 0
 
     def value(self, node: c_ast.Node) -> Value:
-        """Return an expression's value. Raises `UnplannableCall` for anything that could not be followed."""
+        """Return an expression's value. Raises `UnplannableCallError` for anything that could not be followed."""
         self._work += 1 + len(self.state.facts) // 4
         if self._work > MAX_WORK:
-            raise UnplannableCall("more than can be checked")
+            raise UnplannableCallError("more than can be checked")
         write = self._WRITERS.get(type(node))
         if write is None:
-            raise UnplannableCall(f"'{_described(node)}'")
+            raise UnplannableCallError(f"'{_described(node)}'")
         return write(self, node)
 
     def condition(self, node: c_ast.Node) -> Value:
         """Return the value of a condition as a truth value."""
         return converted(self.value(node), BOOL)
 
-    def place(self, node: c_ast.Node) -> Place:
+    def place(self, node: c_ast.Node) -> MemoryPlace:
         """Return the place in memory that an expression names."""
         return place_of(node, self.scopes, self.value)
 
@@ -92,7 +92,7 @@ class Expressions:
             return Value(node.name, FLOAT)
         variable = self.scopes.find(node.name)
         if variable.kind != "value":
-            raise UnplannableCall(f"the address in '{node.name}' as a value")
+            raise UnplannableCallError(f"the address in '{node.name}' as a value")
         return self.variable(variable)
 
     def variable(self, variable: Variable) -> Value:
@@ -114,11 +114,11 @@ class Expressions:
             inner = self.condition(node.expr)
             return self._truth(f"(!{inner.text})", inner)
         if node.op not in ("-", "+", "~"):
-            raise UnplannableCall(f"'{node.op}' within an expression")
+            raise UnplannableCallError(f"'{node.op}' within an expression")
         inner = self.value(node.expr)
         if not inner.type.whole:
             if inner.type.family == "vector" or node.op == "~":
-                raise UnplannableCall(f"'{node.op}' of {inner.type.name}")
+                raise UnplannableCallError(f"'{node.op}' of {inner.type.name}")
             return Value(f"({node.op}{inner.text})", inner.type)
         inner = converted(inner, promoted(inner.type))
         if node.op == "+":
@@ -152,39 +152,39 @@ class Expressions:
 
     def _choice(self, node: c_ast.TernaryOp) -> Value:
         condition = self.condition(node.cond)
-        one = self._under(node.cond, True, lambda: self.value(node.iftrue))
-        two = self._under(node.cond, False, lambda: self.value(node.iffalse))
-        if one.type is not two.type:
-            kind = common(one.type, two.type)
-            one, two = converted(one, kind), converted(two, kind)
-        elif one.type.whole:
-            one, two = (converted(each, promoted(each.type)) for each in (one, two))
-        text = f"({condition.text} ? {one.text} : {two.text})"
-        return arithmetic.result(self, text, one.type, one.interval | two.interval, condition, one, two)
+        first = self._under(node.cond, True, lambda: self.value(node.iftrue))
+        second = self._under(node.cond, False, lambda: self.value(node.iffalse))
+        if first.type is not second.type:
+            kind = common(first.type, second.type)
+            first, second = converted(first, kind), converted(second, kind)
+        elif first.type.whole:
+            first, second = (converted(each, promoted(each.type)) for each in (first, second))
+        text = f"({condition.text} ? {first.text} : {second.text})"
+        return arithmetic.result(self, text, first.type, first.interval | second.interval, condition, first, second)
 
     def _cast(self, node: c_ast.Cast) -> Value:
         kind = plain_type(node.to_type.type)
         inner = node.expr
         if isinstance(inner, c_ast.ExprList):  # TileLang writes the element of a vector as often as it has elements
             if kind.element is None:
-                raise UnplannableCall("a list of values")
+                raise UnplannableCallError("a list of values")
             inner = inner.exprs[-1]
         return converted(self.value(inner), kind, explicit=True)
 
     def _call(self, node: c_ast.FuncCall) -> Value:
         if not isinstance(node.name, c_ast.ID):
-            raise UnplannableCall("a call through a pointer")
+            raise UnplannableCallError("a call through a pointer")
         name = node.name.name
         if name not in FUNCTIONS:
-            raise UnplannableCall(f"calls of '{name}'")
+            raise UnplannableCallError(f"calls of '{name}'")
         arguments = [self.value(item) for item in (node.args.exprs if node.args else ())]
         if any(argument.type.family == "vector" for argument in arguments):
-            raise UnplannableCall(f"'{name}' of a vector")
+            raise UnplannableCallError(f"'{name}' of a vector")
         base = name if name in _MATHEMATICS else name.removesuffix("f")
         if base == "ldexp" and len(arguments) == 2:
             arguments[1] = converted(arguments[1], INT32)
         if base == "abs" and any(argument.type.whole for argument in arguments):
-            raise UnplannableCall("'abs' of an integer")
+            raise UnplannableCallError("'abs' of an integer")
         return Value(f"{name}({', '.join(argument.text for argument in arguments)})", _result(name, base, arguments))
 
     _WRITERS = {
@@ -215,9 +215,9 @@ def _result(name: str, base: str, arguments: Sequence[Value]) -> CType:
 
 
 def plain_type(node: c_ast.Node) -> CType:
-    """Return the type that a declaration or a cast names. Raises `UnplannableCall` for a pointer or an array."""
+    """Return the type that a declaration or a cast names. Raises `UnplannableCallError` for a pointer or an array."""
     if not isinstance(node, c_ast.TypeDecl) or not isinstance(node.type, c_ast.IdentifierType):
-        raise UnplannableCall("a type that is made of others")
+        raise UnplannableCallError("a type that is made of others")
     return type_named(node.type.names)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ..values import UnplannableCall
+from ..values import UnplannableCallError
 from .types import DOUBLE, FLOAT, INT32, INT64, UINT32, UINT64, Interval
 from .values import Sum, Value
 
@@ -14,13 +14,13 @@ _MOST_DIGITS = 60
 
 
 def literal(kind: str, text: str) -> Value:
-    """Return a number, of the type that C gives it. Raises `UnplannableCall` for anything else."""
+    """Return a number, of the type that C gives it. Raises `UnplannableCallError` for anything else."""
     found = _FLOAT.fullmatch(text)
     if found is not None and len(text) <= _MOST_DIGITS:
         return Value(f"{found[1]}f" if found[2] else found[1], FLOAT if found[2] else DOUBLE)
     found = _WHOLE.fullmatch(text)
     if found is None or len(text) > _MOST_DIGITS:
-        raise UnplannableCall(f"the {kind} {text[:_MOST_DIGITS]}")
+        raise UnplannableCallError(f"the {kind} {text[:_MOST_DIGITS]}")
     digits, unsigned, long = found.groups()
     octal = len(digits) > 1 and digits.isdecimal() and digits[0] == "0"
     number = int(digits, 8 if octal else 0)
@@ -30,4 +30,4 @@ def literal(kind: str, text: str) -> Value:
         if number <= item.interval.high:
             suffix = ("u" if item in (UINT32, UINT64) else "") + ("l" if item in (INT64, UINT64) else "")
             return Value(f"{number}{suffix}", item, Sum(constant=number), Interval(number, number))
-    raise UnplannableCall(f"the number {text}")
+    raise UnplannableCallError(f"the number {text}")

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from ..values import UnplannableCall
+from ..values import UnplannableCallError
 from .types import CType
 
 PREFIX = "own_"
@@ -30,7 +30,7 @@ class Variable:
     """The bytes that an array or a pointer reaches."""
 
 
-class Scopes:
+class VariableScopes:
     """The variables that can be seen, the innermost block last."""
 
     def __init__(self) -> None:
@@ -42,17 +42,17 @@ class Scopes:
     ) -> Variable:
         """Add a variable to the innermost block."""
         if not _NAME.fullmatch(name) or name in self._blocks[-1]:
-            raise UnplannableCall(f"a second variable '{name}'")
+            raise UnplannableCallError(f"a second variable '{name}'")
         self._declared += 1
         variable = Variable(f"{PREFIX}{name}_{self._declared}", kind, form, extent)
         self._blocks[-1][name] = variable
         return variable
 
     def find(self, name: str) -> Variable:
-        """Return the variable of this name. Raises `UnplannableCall` where there is none."""
+        """Return the variable of this name. Raises `UnplannableCallError` where there is none."""
         found = self.seen(name)
         if found is None:
-            raise UnplannableCall(f"'{name}', which it does not declare")
+            raise UnplannableCallError(f"'{name}', which it does not declare")
         return found
 
     def seen(self, name: str) -> Variable | None:

@@ -11,7 +11,7 @@ from pycparser.c_parser import CParser, ParseError
 from ....core.launch_plan import KernelCode
 from ...languages.c_headers import HEADER, needed_headers
 from ..generated_text import JOINING
-from ..values import UnplannableCall
+from ..values import UnplannableCallError
 from .arguments import Given
 from .expressions import plain_type
 from .names import PREFIX, Variable
@@ -33,42 +33,42 @@ _PLAN_TYPES = {"float": "float32", "double": "float64", "bool": "int8"}
 def held_source(code: KernelCode, given: Given) -> str:
     """Return the C to compile for launches with such arguments.
 
-    Raises `UnplannableCall` where the text contains anything that is not allowed, or that could not be followed.
+    Raises `UnplannableCallError` where the text contains anything that is not allowed, or that could not be followed.
     """
     try:
         function = _only_function(code)
         written = _written(code, function, given)
-    except UnplannableCall as reason:
-        raise UnplannableCall(f"{code.name}: generated C with {reason}") from None
+    except UnplannableCallError as reason:
+        raise UnplannableCallError(f"{code.name}: generated C with {reason}") from None
     except (ParseError, RecursionError) as error:
-        raise UnplannableCall(f"{code.name}: generated C that cannot be read: {str(error)[:200]}") from None
+        raise UnplannableCallError(f"{code.name}: generated C that cannot be read: {str(error)[:200]}") from None
     return f'{needed_headers(written)}{PRELUDE}extern "C" {{\n{written}}}\n'
 
 
 def _only_function(code: KernelCode) -> c_ast.FuncDef:
     if len(code.text) > _MAX_CHARACTERS:
-        raise UnplannableCall(f"more than {_MAX_CHARACTERS:,} characters")
+        raise UnplannableCallError(f"more than {_MAX_CHARACTERS:,} characters")
     body = _LINKAGE.sub("", HEADER.sub("", _COMMENT.sub(" ", code.text)))
     if any(mark in body for mark in _MARKS) or not body.isascii():
-        raise UnplannableCall("directives or texts")
+        raise UnplannableCallError("directives or texts")
     functions = []
     for part in CParser().parse(f"{_TYPES}\n{body.replace('__restrict__', 'restrict')}").ext[len(TYPE_NAMES) :]:
         if isinstance(part, c_ast.FuncDef):
             functions.append(part)
         elif not isinstance(part, c_ast.Decl) or not isinstance(part.type, c_ast.FuncDecl) or part.storage:
-            raise UnplannableCall("something else than functions")
+            raise UnplannableCallError("something else than functions")
     if [function.decl.name for function in functions] != [code.entry]:
-        raise UnplannableCall(f"other functions than the one '{code.entry}'")
+        raise UnplannableCallError(f"other functions than the one '{code.entry}'")
     return functions[0]
 
 
 def _written(code: KernelCode, function: c_ast.FuncDef, given: Given) -> str:
     declared = function.decl.type
     if function.param_decls or function.decl.storage or plain_type(declared.type).name != "int32_t":
-        raise UnplannableCall("a function that is not of the form of TileLang's")
+        raise UnplannableCallError("a function that is not of the form of TileLang's")
     parameters: Sequence[c_ast.Node] = declared.args.params if declared.args else ()
     if not len(parameters) == len(code.parameters) == len(given.parameters):
-        raise UnplannableCall(f"{len(parameters)} parameters, but {len(code.parameters)} in the plan")
+        raise UnplannableCallError(f"{len(parameters)} parameters, but {len(code.parameters)} in the plan")
     statements = Statements()
     expected = zip(parameters, code.parameters, given.parameters, strict=True)
     texts = [_parameter(statements, *item) for item in expected]
@@ -79,17 +79,17 @@ def _written(code: KernelCode, function: c_ast.FuncDef, given: Given) -> str:
 def _parameter(statements: Statements, node: c_ast.Node, named: str, given: int | Interval | None) -> str:
     """Declare a parameter, which must be of the type that the plan calls it with."""
     if not isinstance(node, c_ast.Decl) or node.storage:
-        raise UnplannableCall("a parameter without a name")
+        raise UnplannableCallError("a parameter without a name")
     scopes, state = statements.expressions.scopes, statements.expressions.state
     if isinstance(node.type, c_ast.PtrDecl):
         if named != "pointer" or not isinstance(given, int):
-            raise UnplannableCall(f"a pointer '{node.name}' where the plan has {named}")
+            raise UnplannableCallError(f"a pointer '{node.name}' where the plan has {named}")
         kind = plain_type(node.type.type)
         alone = " __restrict__" if "restrict" in node.type.quals else ""
         return f"{kind.stored}*{alone} {scopes.declare(node.name, kind, 'pointer', given).name}"
     kind = plain_type(node.type)
     if named != _PLAN_TYPES.get(kind.name, kind.name.removesuffix("_t")):
-        raise UnplannableCall(f"'{node.name}' of {kind.name} where the plan has {named}")
+        raise UnplannableCallError(f"'{node.name}' of {kind.name} where the plan has {named}")
     variable = scopes.declare(node.name, kind)
     if kind.whole:
         _know(state, variable, given)
@@ -98,5 +98,5 @@ def _parameter(statements: Statements, node: c_ast.Node, named: str, given: int 
 
 def _know(state: State, variable: Variable, given: int | Interval | None) -> None:
     if not isinstance(given, Interval) or not given.within(variable.type.interval):
-        raise UnplannableCall(f"an argument that is no {variable.type.name}")
+        raise UnplannableCallError(f"an argument that is no {variable.type.name}")
     state.set(variable.name, given)

@@ -8,7 +8,7 @@ from itertools import chain
 
 from pycparser import c_ast
 
-from ..values import UnplannableCall
+from ..values import UnplannableCallError
 from .conversions import converted
 from .expressions import Expressions, plain_type
 from .names import Variable
@@ -50,12 +50,12 @@ class Statements:
         self._stack = 0
 
     def write(self, node: c_ast.Node | None) -> str:
-        """Return a statement. Raises `UnplannableCall` for anything that could not be followed."""
+        """Return a statement. Raises `UnplannableCallError` for anything that could not be followed."""
         if node is None or isinstance(node, c_ast.EmptyStatement):
             return ";"
         write = self._WRITERS.get(type(node))
         if write is None:
-            raise UnplannableCall(f"'{type(node).__name__.lower()}'")
+            raise UnplannableCallError(f"'{type(node).__name__.lower()}'")
         return write(self, node)
 
     @property
@@ -68,9 +68,9 @@ class Statements:
 
     def _declaration(self, node: c_ast.Decl) -> str:
         for word in (*node.storage, *node.funcspec, *node.align):
-            raise UnplannableCall(f"'{word}'")
+            raise UnplannableCallError(f"'{word}'")
         if node.bitsize is not None:
-            raise UnplannableCall("a field of bits")
+            raise UnplannableCallError("a field of bits")
         if isinstance(node.type, c_ast.ArrayDecl):
             return self._array(node)
         kind = plain_type(node.type)
@@ -88,11 +88,13 @@ class Statements:
     def _array(self, node: c_ast.Decl) -> str:
         kind, size = plain_type(node.type.type), node.type.dim
         if not isinstance(size, c_ast.Constant) or node.init is not None or node.type.dim_quals:
-            raise UnplannableCall("an array whose length is not one number, or which is filled when it is declared")
+            raise UnplannableCallError(
+                "an array whose length is not one number, or which is filled when it is declared"
+            )
         count = self.expressions.value(size).interval.high
         self._stack += count * kind.size
         if count < 1 or self._stack > MAX_STACK:
-            raise UnplannableCall(f"{self._stack} bytes of arrays, or an array without elements")
+            raise UnplannableCallError(f"{self._stack} bytes of arrays, or an array without elements")
         variable = self.expressions.scopes.declare(node.name, kind, "array", count * kind.size)
         return f"{kind.stored} {variable.name}[{count}];"
 
@@ -113,18 +115,18 @@ class Statements:
         if isinstance(left, c_ast.ID):
             variable = self.expressions.scopes.find(left.name)
             if variable.kind != "value":
-                raise UnplannableCall(f"another address in '{left.name}'")
+                raise UnplannableCallError(f"another address in '{left.name}'")
             value = self._converted(right, variable.type)
             self._set(variable, value)
             return f"{variable.name} = {value.text};"
         place = self.expressions.place(left)
         if not place.writable:
-            raise UnplannableCall("a change of the bits of a variable")
+            raise UnplannableCallError("a change of the bits of a variable")
         return f"{place.text} = {self._converted(right, place.type).text};"
 
     def _step(self, node: c_ast.UnaryOp) -> str:
         if node.op not in _STEP:
-            raise UnplannableCall(f"'{node.op}' as a statement")
+            raise UnplannableCallError(f"'{node.op}' as a statement")
         return self._assigned(node.expr, c_ast.BinaryOp(_STEP[node.op], node.expr, _ONE))
 
     def _if(self, node: c_ast.If) -> str:
@@ -183,7 +185,7 @@ class Statements:
             first = node.init
             if isinstance(first, c_ast.DeclList):
                 if len(first.decls) != 1:
-                    raise UnplannableCall("a loop over several variables")
+                    raise UnplannableCallError("a loop over several variables")
                 first = first.decls[0]
             begin = self.write(first)
             counted = self._counted(node, first)
@@ -230,7 +232,7 @@ class Statements:
 
     def _return(self, node: c_ast.Return) -> str:
         if node.expr is None:
-            raise UnplannableCall("a function that returns nothing")
+            raise UnplannableCallError("a function that returns nothing")
         text = self._converted(node.expr, INT32).text
         self._state.ended = True
         return f"return {text};"

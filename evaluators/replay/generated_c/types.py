@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Literal
 
-from ..values import UnplannableCall
+from ..values import UnplannableCallError
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,9 @@ def _zero(interval: Interval) -> tuple[int, ...]:
     return (0,) if interval.low <= 0 <= interval.high else ()
 
 
-def _quotient(one: int, two: int) -> int:
-    size = abs(one) // abs(two)
-    return size if (one < 0) == (two < 0) else -size
+def _quotient(dividend: int, divisor: int) -> int:
+    size = abs(dividend) // abs(divisor)
+    return size if (dividend < 0) == (divisor < 0) else -size
 
 
 @dataclass(frozen=True)
@@ -126,27 +126,27 @@ TYPE_NAMES = (*({*_SCALARS} - {"float", "double"}), *_VECTORS, "size_t")
 
 
 def type_named(words: Iterable[str]) -> CType:
-    """Return the type of these words. Raises `UnplannableCall` where there is none."""
+    """Return the type of these words. Raises `UnplannableCallError` where there is none."""
     name = " ".join(sorted(words))
     found = (_SCALARS | _VECTORS).get(_SPELLED.get(name, name))
     if found is None:
-        raise UnplannableCall(f"the type '{name}'")
+        raise UnplannableCallError(f"the type '{name}'")
     return found
 
 
-def promoted(one: CType) -> CType:
+def promoted(ctype: CType) -> CType:
     """Return the type that an integer has in arithmetic."""
-    return INT32 if one.whole and one.size < 4 else one
+    return INT32 if ctype.whole and ctype.size < 4 else ctype
 
 
-def common(one: CType, two: CType) -> CType:
-    """Return the type in which two numbers are added. Raises `UnplannableCall` for vectors."""
-    if "vector" in (one.family, two.family):
-        raise UnplannableCall("a vector among numbers")
-    floats = [kind for kind in (one, two) if kind.family == "float"]
+def common(left: CType, right: CType) -> CType:
+    """Return the type in which two numbers are added. Raises `UnplannableCallError` for vectors."""
+    if "vector" in (left.family, right.family):
+        raise UnplannableCallError("a vector among numbers")
+    floats = [kind for kind in (left, right) if kind.family == "float"]
     if floats:
         return max(floats, key=lambda kind: kind.size)
-    one, two = promoted(one), promoted(two)
-    if one.size != two.size:
-        return max(one, two, key=lambda kind: kind.size)
-    return one if one.interval.low == 0 else two
+    left, right = promoted(left), promoted(right)
+    if left.size != right.size:
+        return max(left, right, key=lambda kind: kind.size)
+    return left if left.interval.low == 0 else right

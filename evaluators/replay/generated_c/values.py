@@ -10,7 +10,7 @@ from .names import PREFIX
 from .types import CType, Interval
 
 MAX_FACTS = 100
-"""Known at one point of the program, beside what each variable can be."""
+"""Facts that hold at one point of the program, in addition to the ranges of variables."""
 _VARIABLE = re.compile(rf"\b{PREFIX}\w+", re.ASCII)
 
 
@@ -42,7 +42,7 @@ class Sum:
 
     def times(self, factor: int) -> Sum:
         """Return a multiple."""
-        terms = {name: replace(one, factor=one.factor * factor) for name, one in self.terms.items()}
+        terms = {name: replace(term, factor=term.factor * factor) for name, term in self.terms.items()}
         return Sum(terms if factor else {}, self.constant * factor)
 
     def __sub__(self, other: Sum) -> Sum:
@@ -156,10 +156,10 @@ class State:
         self.assume_at_most(rest.times(divisor) + whole.times(term.factor), limit * divisor + slack)
 
     @staticmethod
-    def joined(one: State, two: State) -> State:
+    def joined(left: State, right: State) -> State:
         """Return what is known where two ways meet."""
-        if one.ended or two.ended:
-            return (two if one.ended else one).copy()
-        both = one.intervals.keys() & two.intervals.keys()
-        facts = tuple(fact for fact in one.facts if fact in two.facts)
-        return State({name: one.intervals[name] | two.intervals[name] for name in both}, facts)
+        if left.ended or right.ended:
+            return (right if left.ended else left).copy()
+        both = left.intervals.keys() & right.intervals.keys()
+        facts = tuple(fact for fact in left.facts if fact in right.facts)
+        return State({name: left.intervals[name] | right.intervals[name] for name in both}, facts)

@@ -12,7 +12,7 @@ import pytest
 import torch
 from kernelwright.agent.first_kernels.from_inductor import first_kernel
 from kernelwright.agent.first_kernels.kernels import GeneratedKernel
-from kernelwright.agent.first_kernels.obstacle import Obstacle
+from kernelwright.agent.first_kernels.unsupported_code import UnsupportedCodeError
 from kernelwright.agent.rules.triton.split_precision import PRECISIONS
 from kernelwright.core import Config, Kernel, TorchProblem
 from kernelwright.core.generated_code import GeneratedCode
@@ -228,7 +228,7 @@ def test_what_torch_leaves_to_its_library_is_said(tmp_path: Path) -> None:
     )
     source = SOURCE.format(modules=modules, forward=forward, inputs=inputs)
     problem = TorchProblem(id="level1/1_995", name="995_Case", source=source)
-    with pytest.raises(Obstacle, match=r"leaves all of it to its library \(mm\)"):
+    with pytest.raises(UnsupportedCodeError, match=r"leaves all of it to its library \(mm\)"):
         first_kernel(problem, code_of(problem, tmp_path))
     mixed = replace(problem, source=source.replace("self.layer(x)", "torch.relu(self.layer(x))"))
     kernel: Kernel = first_kernel(mixed, code_of(mixed, tmp_path))

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from kernelwright.agent.first_kernels.from_inductor import first_kernel
-from kernelwright.agent.first_kernels.obstacle import Obstacle
+from kernelwright.agent.first_kernels.unsupported_code import UnsupportedCodeError
 from kernelwright.core import Config, TorchProblem
 from kernelwright.core.generated_code import GeneratedCode
 from kernelwright.evaluators.guards.source import find_violation
@@ -27,12 +27,12 @@ IN_THE_LIBRARY = {f"level1/1_{number}" for number in (57, 69, 72, 75, 78, 81)}
 """Transposed convolutions alone, recorded before they became ordinary ones: Inductor has no template for them."""
 
 
-@pytest.mark.parametrize("recorded", RECORDED, ids=[one["id"] for one in RECORDED])
+@pytest.mark.parametrize("recorded", RECORDED, ids=[code["id"] for code in RECORDED])
 def test_recorded_code_becomes_a_file_of_plain_kernels(recorded: dict[str, Any]) -> None:
     problem = TorchProblem(id=recorded["id"], name=recorded["name"], source=recorded["reference"])
     code = GeneratedCode.model_validate(recorded["code"])
     if problem.id in IN_THE_LIBRARY:
-        with pytest.raises(Obstacle, match=r"its library \(convolution\)"):
+        with pytest.raises(UnsupportedCodeError, match=r"its library \(convolution\)"):
             first_kernel(problem, code)
         return
     kernel = first_kernel(problem, code)

@@ -36,7 +36,7 @@ def recorded_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     path = copied(tmp_path / "results" / "multiturn_logs")
     device = next(json.loads(line)["device"] for line in path.read_text().splitlines() if '"run"' in line)
-    monkeypatch.setattr("kernelwright.api.compile_program.device_label", lambda _: device)
+    monkeypatch.setattr("kernelwright.commands.agent.compile.device_label", lambda _: device)
     return path
 
 

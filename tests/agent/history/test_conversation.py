@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from kernelwright.agent.history.conversation import conversation_text
+from kernelwright.agent.history.records import conversation_text
 from kernelwright.agent.program.proposer import ModelProposer
-from kernelwright.agent.proposer import RunEnded
+from kernelwright.agent.proposer import RunEndedError
 from kernelwright.core import ExchangeRecord, RunRecord, read_journal
 
 from ...openai_server import Fail, OpenAIServer
@@ -83,7 +83,7 @@ def test_a_real_conversation_is_readable(tmp_path: Path) -> None:
     here = stand(tmp_path)
     with OpenAIServer([use("profile"), Fail(500, "oops")]) as server:
         models = native(tmp_path, server)
-        with pytest.raises(RunEnded, match="the server of openai/gpt-4o failed"):
+        with pytest.raises(RunEndedError, match="the server of openai/gpt-4o failed"):
             ModelProposer(models, here.heard).propose(here.context)
         text = conversation_text(read_journal(models.transcript.path))
     assert text.count("# Contract") == 1

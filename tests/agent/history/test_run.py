@@ -212,8 +212,8 @@ BROKEN: dict[str, tuple[str, Any, str]] = {
     "a gain in words": ("turn", lambda turn: turn.update(improvement="much"), "line 9 is no valid turn"),
     "an analysis that is none": ("turn", lambda turn: turn.update(bottleneck_analysis=7), "line 9 is no valid turn"),
     "no metrics at the end": ("finished", lambda end: end.pop("best"), "line 14 is no valid finished record"),
-    "a profile without work": ("profile", lambda one: one["profile"].pop("flops"), "line 4 is no valid profile"),
-    "a trial of unknown status": ("trial", lambda one: one["evaluation"].update(status="fine"), "no valid trial"),
+    "a profile without work": ("profile", lambda record: record["profile"].pop("flops"), "line 4 is no valid profile"),
+    "a trial of unknown status": ("trial", lambda record: record["evaluation"].update(status="fine"), "no valid trial"),
 }
 
 

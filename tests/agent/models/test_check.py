@@ -142,7 +142,7 @@ def test_a_server_that_hangs_is_asked_once(tmp_path: Path) -> None:
         start = time.monotonic()
         message = refused(Asked(tmp_path, server=server).models(reply_s=0.3, retries=4).check)
     assert message.startswith("openai/gpt-4o did not answer in time; go on with `resume`, or use a faster model")
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 20
     assert len(server.requests) == 1
 
 

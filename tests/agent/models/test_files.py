@@ -11,7 +11,7 @@ from pathlib import Path
 
 import dspy
 import pytest
-from kernelwright.agent.models.engines import BudgetSpent, NoReply
+from kernelwright.agent.models.engines import BudgetSpentError, NoReplyError
 from kernelwright.agent.models.models import REWRITE, Models
 from kernelwright.agent.models.prompt_file import prompt_path
 from kernelwright.agent.program.adapter import KernelAdapter
@@ -121,14 +121,14 @@ def rewrite(models: Models) -> dspy.Prediction:
 
 def test_answers_as_the_page_describes_them_are_understood(tmp_path: Path) -> None:
     asked, chat = files(tmp_path)
-    with pytest.raises(NoReply):
+    with pytest.raises(NoReplyError):
         rewrite(asked.models())
     page = (chat / "0001.prompt.md").read_text()
     assert "- read_guide(section_title: string): Read one section of the guide.\n" in page
     advice = page.partition("# How to answer")[2]
     tool_call = advice[advice.index("[[ ## next_thought") :]
     reply(chat, 1, tool_call)
-    with pytest.raises(NoReply):
+    with pytest.raises(NoReplyError):
         rewrite(asked.resumed())
     page = (chat / "0002.prompt.md").read_text()
     assert '{"tool_calls": [{"name": "read_guide", "args": {"section_title": "Threads"}}]}' in page
@@ -145,12 +145,12 @@ def test_prompts_are_numbered_and_name_their_reply(tmp_path: Path) -> None:
     asked, chat = files(tmp_path)
     models = asked.models()
     for text in ("first", "second"):
-        with pytest.raises(NoReply):
+        with pytest.raises(NoReplyError):
             ask(models, text)
     assert sorted(path.name for path in chat.iterdir()) == ["0001.prompt.md", "0002.prompt.md"]
     assert "as 0002.reply.md" in (chat / "0002.prompt.md").read_text()
     (chat / "0041.prompt.md").write_text("of another run")
-    with pytest.raises(NoReply):
+    with pytest.raises(NoReplyError):
         ask(models, "third")
     assert (chat / "0042.prompt.md").exists()
 
@@ -158,7 +158,7 @@ def test_prompts_are_numbered_and_name_their_reply(tmp_path: Path) -> None:
 def test_without_waiting_it_says_what_to_write_and_how_to_go_on(tmp_path: Path) -> None:
     asked, chat = files(tmp_path)
     models = asked.models()
-    with pytest.raises(NoReply) as caught:
+    with pytest.raises(NoReplyError) as caught:
         ask(models)
     assert models.explain(caught.value) == (
         f"{chat}/0001.prompt.md has no reply yet; write 0001.reply.md beside it, then run again with `resume`"
@@ -168,7 +168,7 @@ def test_without_waiting_it_says_what_to_write_and_how_to_go_on(tmp_path: Path) 
 
 def test_a_reply_is_taken_recorded_and_recalled(tmp_path: Path) -> None:
     asked, chat = files(tmp_path)
-    with pytest.raises(NoReply):
+    with pytest.raises(NoReplyError):
         ask(asked.models())
     reply(chat, 1, "\n a tile of 64 \n")
     assert ask(asked.resumed()) == "a tile of 64"
@@ -182,12 +182,12 @@ def test_a_reply_is_taken_recorded_and_recalled(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["hello", "line\r\nend", "ünïcode", "bell \x07"])
 def test_the_same_request_keeps_its_number(tmp_path: Path, text: str) -> None:
     asked, chat = files(tmp_path)
-    with pytest.raises(NoReply):
+    with pytest.raises(NoReplyError):
         ask(asked.models(), text)
     for _ in range(2):
-        with pytest.raises(NoReply, match=r"0001\.prompt\.md"):
+        with pytest.raises(NoReplyError, match=r"0001\.prompt\.md"):
             ask(asked.resumed(), text)
-    with pytest.raises(NoReply, match=r"0002\.prompt\.md"):
+    with pytest.raises(NoReplyError, match=r"0002\.prompt\.md"):
         ask(asked.resumed(), text, lane="1.1")
     assert len(list(chat.iterdir())) == 2
 
@@ -212,7 +212,7 @@ def test_an_empty_reply_is_none_yet(tmp_path: Path, text: str) -> None:
     asked, chat = files(tmp_path)
     chat.mkdir()
     reply(chat, 1, text)
-    with pytest.raises(NoReply):
+    with pytest.raises(NoReplyError):
         ask(asked.models())
 
 
@@ -242,7 +242,7 @@ def test_a_reply_is_waited_for_until_it_is_settled(tmp_path: Path) -> None:
 def test_the_time_limit_of_the_run_ends_the_waiting(tmp_path: Path) -> None:
     asked, chat = files(tmp_path, wait=True)
     models = asked.models(late=lambda: "budget of 60 seconds used up" if chat.exists() else None)
-    with pytest.raises(BudgetSpent, match="budget of 60 seconds used up"):
+    with pytest.raises(BudgetSpentError, match="budget of 60 seconds used up"):
         ask(models)
     assert asked.records == []
 
@@ -288,7 +288,7 @@ def test_many_lanes_at_once_take_each_its_own_number(tmp_path: Path) -> None:
 
     def write(index: int) -> None:
         together.wait()
-        with pytest.raises(NoReply):
+        with pytest.raises(NoReplyError):
             ask(models, lane=f"1.{index}")
 
     with ThreadPoolExecutor(12) as pool:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from kernelwright.agent.models.choice import parse
-from kernelwright.agent.models.engines import NothingRecorded
+from kernelwright.agent.models.engines import NothingRecordedError
 from kernelwright.agent.models.models import ANALYSE, REWRITE
 from kernelwright.core import Budget, ModelError
 
@@ -87,12 +87,12 @@ def test_what_is_used_up_is_reported(tmp_path: Path) -> None:
     asked = Asked(tmp_path, write(tmp_path, said("first", lane="1.0")))
     models = asked.models()
     ask(models)
-    with pytest.raises(NothingRecorded) as caught:
+    with pytest.raises(NothingRecordedError) as caught:
         ask(models)
     assert models.explain(caught.value) == (
         f"{tmp_path}/recorded.jsonl contains no further reply for conversation 1.0 (rewrite)"
     )
-    with pytest.raises(NothingRecorded, match=r"for conversation 1\.1"):
+    with pytest.raises(NothingRecordedError, match=r"for conversation 1\.1"):
         ask(models, lane="1.1")
     assert len(asked.records) == 1
 

@@ -8,7 +8,7 @@ import dspy
 import pytest
 from dspy import lm15
 from kernelwright.agent.models.choice import parse
-from kernelwright.agent.models.engines import BudgetSpent
+from kernelwright.agent.models.engines import BudgetSpentError
 from kernelwright.agent.models.models import ANALYSE, REWRITE
 from kernelwright.core import Budget
 
@@ -141,7 +141,7 @@ def test_a_budget_ends_the_asking(tmp_path: Path, budget: Budget, said: str) -> 
         models = asked.models()
         ask(models, "first")
         ask(models, "second")
-        with pytest.raises(BudgetSpent) as caught:
+        with pytest.raises(BudgetSpentError) as caught:
             ask(models, "third")
         assert models.explain(caught.value) == said
     assert len(server.requests) == len(asked.records) == 2
@@ -160,7 +160,7 @@ def test_a_budget_counts_what_the_resumed_run_spent(tmp_path: Path) -> None:
         # What is known already costs nothing, so it is given even now.
         assert ask(resumed, "first") == ask(resumed, "second") == "a tile of 64"
         assert resumed.transcript.spent == spent
-        with pytest.raises(BudgetSpent, match="budget of 20 tokens"):
+        with pytest.raises(BudgetSpentError, match="budget of 20 tokens"):
             ask(resumed, "third")
     assert len(server.requests) == 2
 
@@ -168,7 +168,7 @@ def test_a_budget_counts_what_the_resumed_run_spent(tmp_path: Path) -> None:
 def test_a_budget_of_zero_asks_nothing(tmp_path: Path) -> None:
     with OpenAIServer([]) as server:
         models = Asked(tmp_path, server=server, budget=Budget(tokens=0)).models()
-        with pytest.raises(BudgetSpent, match="budget of 0 tokens used up"):
+        with pytest.raises(BudgetSpentError, match="budget of 0 tokens used up"):
             ask(models)
     assert server.requests == []
 
@@ -176,6 +176,6 @@ def test_a_budget_of_zero_asks_nothing(tmp_path: Path) -> None:
 def test_the_time_of_the_run_ends_the_asking(tmp_path: Path) -> None:
     with OpenAIServer([]) as server:
         models = Asked(tmp_path, server=server).models(late=lambda: "budget of 60 seconds used up")
-        with pytest.raises(BudgetSpent, match="budget of 60 seconds used up"):
+        with pytest.raises(BudgetSpentError, match="budget of 60 seconds used up"):
             ask(models)
     assert server.requests == []

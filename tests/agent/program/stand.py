@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kernelwright.agent.analysis import analyse
+from kernelwright.agent.bottleneck import analyse
 from kernelwright.agent.lane import Lane
 from kernelwright.agent.models.choice import parse
 from kernelwright.agent.models.models import Models, ModelSettings

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from kernelwright.agent.analysis import Analysis, Category
+from kernelwright.agent.bottleneck import Analysis, Category
 from kernelwright.agent.program.proposer import ModelProposer
-from kernelwright.agent.proposer import RunEnded
+from kernelwright.agent.proposer import RunEndedError
 from kernelwright.core import ExchangeRecord, read_journal
 from kernelwright.core.journal import of
 
@@ -113,7 +113,7 @@ def test_lanes_of_one_candidate_share_an_analysis_that_the_first_asks_for(tmp_pa
         thread.start()
     for thread in threads:
         thread.join(timeout=20)
-    assert {one.category for one in found.values()} == {Category.MEMORY}
+    assert {analysis.category for analysis in found.values()} == {Category.MEMORY}
     assert len(found) == 3
     # Which thread came first is luck; a resumed run must find the exchange all the same.
     asked = [record.lane for record in of(read_journal(models.transcript.path), ExchangeRecord)]
@@ -123,6 +123,6 @@ def test_lanes_of_one_candidate_share_an_analysis_that_the_first_asks_for(tmp_pa
 def test_lanes_of_one_candidate_end_together_when_the_model_fails(served: Served, here: Stand, tmp_path: Path) -> None:
     proposer, server = served(Fail(500, "oops"))
     for lane in (here, stand(tmp_path, variant=1, index=1)):
-        with pytest.raises(RunEnded, match="the server of openai/gpt-4o failed"):
+        with pytest.raises(RunEndedError, match="the server of openai/gpt-4o failed"):
             proposer.analyse(lane.context)
     assert server.unused() == []

@@ -12,12 +12,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from kernelwright.agent.analysis import Analysis, Category, analyse
+from kernelwright.agent.applied_rules import AppliedRules
+from kernelwright.agent.bottleneck import Analysis, Category, analyse
 from kernelwright.agent.program import briefing
 from kernelwright.agent.program.device import device_text
 from kernelwright.agent.program.inputs import DETAILS, analysis_inputs, reference_text, repair_inputs, rewrite_inputs
 from kernelwright.agent.program.proposer import ModelProposer
 from kernelwright.agent.proposer import TurnContext
+from kernelwright.agent.rules import Machine
 from kernelwright.agent.turn import Attempt, Candidate, Turn
 from kernelwright.core import (
     Ceilings,
@@ -35,6 +37,7 @@ from kernelwright.core import (
     TorchProblem,
 )
 from kernelwright.core.quotation import NOTICE, quoted
+from kernelwright.core.turn_record import SkippedRule
 
 from ...conftest import SCALE_KERNEL, SCALE_PROBLEM
 from ..conversations.telling import submit
@@ -167,7 +170,8 @@ def failed_attempts(kernel: Kernel) -> Sequence[Attempt]:
 def request(folder: Path, part: str, where: TurnContext) -> str:
     """What is sent to a model without tool calls of its own."""
     models = textual(folder, [submit(where.candidate.kernel.source, "s", "r")])
-    proposer = ModelProposer(models, Heard(), OneExample())
+    rules = AppliedRules(Machine(cores=2, multiprocessors=132))
+    proposer = ModelProposer(models, Heard(), OneExample(), skipped_rules=rules.skipped)
     if part == "analyse":
         proposer.analyse(where)
     else:
@@ -191,6 +195,33 @@ def test_the_request_is_the_golden_one(tmp_path: Path, part: str, case: str) -> 
     assert str(tmp_path) not in text
 
 
+def test_rules_that_do_not_fit_are_listed_by_reason_and_in_bounds() -> None:
+    rules = [
+        SkippedRule(rule="a", reason="no product"),
+        SkippedRule(rule="b", reason="KeyError: 'x'", failed=True),
+        SkippedRule(rule="c", reason="x" * 500),
+        SkippedRule(rule="d", reason="no product"),
+        SkippedRule(rule="e", reason="no loop\nover a row"),
+    ]
+    assert briefing.skipped_text(rules, 8).splitlines() == [
+        briefing.SKIPPED, "- a, d: no product", f"- c: {'x' * (briefing.REASON - 3)}...", "- e: no loop"
+    ]  # fmt: skip
+    assert briefing.skipped_text(rules, 1).splitlines()[1:] == ["- a, d: no product", "- 2 more"]
+    assert briefing.skipped_text(rules, 0) == briefing.skipped_text((), 8) == briefing.skipped_text(rules[1:2], 8) == ""
+
+
+def test_rules_for_the_bottleneck_come_first_and_those_for_other_languages_not_at_all() -> None:
+    kernel = CASES["triton"][0]
+    rules = AppliedRules(Machine(cores=2, multiprocessors=132))
+    categories = {rule.name: rule.category for rule in rules.rules}
+    order = ["parallelism", "compute", "memory", "algorithm"]
+    found = [categories[item.rule] for item in rules.skipped(kernel, order)]
+    assert found[0] == order[0] and found == sorted(found, key=order.index)
+    assert not {"licm", "swizzle-blocks"} & {item.rule for item in rules.skipped(kernel)}
+    tilelang = rules.skipped(CASES["tilelang_cpu"][0])
+    assert tilelang and not {"split-k", "dropped-tiles", "joined-products"} & {item.rule for item in tilelang}
+
+
 def test_no_golden_file_is_left_over() -> None:
     parts = ("analyse", "rewrite", "repair")
     assert sorted(path.stem for path in GOLDEN.iterdir()) == sorted(f"{p}_{c}" for p in parts for c in CASES)
@@ -205,7 +236,7 @@ def test_a_prompt_gets_shorter_and_keeps_the_task(tmp_path: Path, case: str) -> 
         [analysis_inputs(where, detail) for detail in DETAILS],
         [repair_inputs(where, detail, failed_attempts(where.candidate.kernel)[:2]) for detail in DETAILS],
     ):
-        lengths = [sum(map(len, one.values())) for one in inputs]
+        lengths = [sum(map(len, row.values())) for row in inputs]
         assert lengths == sorted(lengths, reverse=True)
         assert lengths[-1] < lengths[0]
         assert inputs[-1]["source"] == inputs[0]["source"] == quoted(where.candidate.kernel.source, "python")

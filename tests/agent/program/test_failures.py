@@ -10,9 +10,9 @@ from kernelwright.agent.models.choice import parse
 from kernelwright.agent.models.models import Models, ModelSettings
 from kernelwright.agent.models.transcript import Transcript
 from kernelwright.agent.program.proposer import ModelProposer
-from kernelwright.agent.proposer import RunEnded
+from kernelwright.agent.proposer import RunEndedError
 from kernelwright.agent.turn import Attempt
-from kernelwright.core import Budget, Config, Proposal, PythonKernel, Waiting
+from kernelwright.core import Budget, Config, Proposal, PythonKernel, ReplyPendingError
 
 from ...fakes import evaluation
 from ...openai_server import Fail, Malformed, OpenAIServer, Step
@@ -69,7 +69,7 @@ def test_a_prompt_that_is_too_long_is_sent_again_with_less(served: Served, here:
 
 def test_a_prompt_that_stays_too_long_ends_the_run(served: Served, here: Stand) -> None:
     proposer, server = served(*[TOO_LONG] * 6)
-    with pytest.raises(RunEnded, match="the prompt is too long for openai/gpt-4o even without examples") as caught:
+    with pytest.raises(RunEndedError, match="the prompt is too long for openai/gpt-4o even without examples") as caught:
         proposer.propose(here.context)
     assert "\n" not in str(caught.value)
     assert server.unused() == []
@@ -86,7 +86,7 @@ def test_a_prompt_that_stays_too_long_ends_the_run(served: Served, here: Stand) 
 )
 def test_a_model_that_fails_in_the_middle_ends_the_run(served: Served, here: Stand, step: Step, reason: str) -> None:
     proposer, _ = served(use("evaluate", kernel=RIGHT), step)
-    with pytest.raises(RunEnded) as caught:
+    with pytest.raises(RunEndedError) as caught:
         proposer.propose(here.context)
     assert reason in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -95,7 +95,7 @@ def test_a_model_that_fails_in_the_middle_ends_the_run(served: Served, here: Sta
 
 def test_a_budget_spent_in_the_middle_ends_the_run(served: Served, here: Stand) -> None:
     proposer, server = served(use("evaluate", kernel=RIGHT), budget=Budget(tokens=100))
-    with pytest.raises(RunEnded, match=r"100 tokens"):
+    with pytest.raises(RunEndedError, match=r"100 tokens"):
         proposer.propose(here.context)
     assert len(server.requests) == 1
     assert called(here) == [("evaluate", True)]
@@ -105,12 +105,12 @@ def test_a_budget_spent_in_the_middle_ends_the_run(served: Served, here: Stand) 
 def test_a_reply_that_a_person_has_yet_to_write_is_waited_for(tmp_path: Path, here: Stand, part: str) -> None:
     settings = ModelSettings(parse(f"files:{tmp_path / 'chat'}"), wait=False)
     proposer = ModelProposer(Models(settings, Transcript(tmp_path / "transcript.jsonl"), {}), here.heard)
-    with pytest.raises(Waiting, match=r"0001\.prompt\.md has no reply yet") as caught:
+    with pytest.raises(ReplyPendingError, match=r"0001\.prompt\.md has no reply yet") as caught:
         getattr(proposer, part)(here.context)
     assert "\n" not in str(caught.value)
 
 
 def test_replies_that_are_used_up_end_the_run(tmp_path: Path, here: Stand) -> None:
     proposer = ModelProposer(textual(tmp_path, [use("profile")]), here.heard)
-    with pytest.raises(RunEnded, match="contains no further reply"):
+    with pytest.raises(RunEndedError, match="contains no further reply"):
         proposer.propose(here.context)

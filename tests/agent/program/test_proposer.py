@@ -9,7 +9,7 @@ import pytest
 from kernelwright.agent.program.proposer import ModelProposer
 from kernelwright.agent.program.signatures import ROUNDS
 from kernelwright.agent.program.toolbox import CALLS
-from kernelwright.agent.proposer import NoKernel
+from kernelwright.agent.proposer import NoKernelError
 from kernelwright.core import DeviceError
 
 from ...openai_server import OpenAIServer, Step, Text, Tools
@@ -140,7 +140,7 @@ def test_a_bare_kernel_is_submitted(run: Run, here: Stand, text: str, strategy: 
 def test_a_reply_without_a_kernel_is_asked_for_once_more_then_reported(
     run: Run, here: Stand, text: str, reason: str
 ) -> None:
-    with pytest.raises(NoKernel) as caught:
+    with pytest.raises(NoKernelError) as caught:
         run([Text(text), Text(text)]).propose(here.context)
     assert str(caught.value).startswith(reason)
 
@@ -159,7 +159,7 @@ def test_a_kernel_after_prose_is_taken(run: Run, here: Stand) -> None:
     ],
 )
 def test_a_submitted_kernel_that_is_none_is_reported(run: Run, here: Stand, kernel: str, reason: str) -> None:
-    with pytest.raises(NoKernel) as caught:
+    with pytest.raises(NoKernelError) as caught:
         run([use("submit", kernel=kernel, strategy="s", rationale="r")]).propose(here.context)
     assert reason in str(caught.value)
 
@@ -184,7 +184,7 @@ def test_made_to_submit_a_native_model_may_call_nothing_else(served: Served, her
 
 def test_a_model_that_does_not_submit_even_then_has_no_kernel(tmp_path: Path, here: Stand) -> None:
     proposer = ModelProposer(textual(tmp_path, [use("profile")] * (ROUNDS + 1)), here.heard)
-    with pytest.raises(NoKernel, match=r"^nothing was submitted; call submit with the kernel$"):
+    with pytest.raises(NoKernelError, match=r"^nothing was submitted; call submit with the kernel$"):
         proposer.propose(here.context)
 
 

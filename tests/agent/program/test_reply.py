@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernelwright.agent.program.reply import kernel_of, source_of
-from kernelwright.agent.proposer import NoKernel
+from kernelwright.agent.proposer import NoKernelError
 from kernelwright.core import PythonKernel, TorchProblem
 
 from ...conftest import SCALE_KERNEL, SCALE_PROBLEM
@@ -30,7 +30,7 @@ def taken(text: str) -> str:
 
 
 def refusal(text: str, problem: TorchProblem = PROBLEM, before: PythonKernel = BEFORE) -> str:
-    with pytest.raises(NoKernel) as caught:
+    with pytest.raises(NoKernelError) as caught:
         kernel_of(text, problem, before.language, before.target)
     assert "\n" not in str(caught.value)
     return str(caught.value)
@@ -185,5 +185,5 @@ def test_a_kernel_among_prose_comes_back_unchanged(before: str, after: str) -> N
 @settings(max_examples=200, deadline=None)
 @given(text=st.text(st.sampled_from("`\n abcpythonclass ModelNew(:\"'\\#\0import torch"), max_size=200))
 def test_no_text_breaks_the_reader(text: str) -> None:
-    with contextlib.suppress(NoKernel):
+    with contextlib.suppress(NoKernelError):
         assert "class ModelNew" in source_of(text)

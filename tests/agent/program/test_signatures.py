@@ -120,14 +120,14 @@ def test_a_file_that_is_no_program_is_refused_in_a_line(tmp_path: Path, content:
     with pytest.raises(ModelError) as caught:
         read_program(path, *CPU)
     message = str(caught.value)
-    assert message.startswith(f"`program` {path} cannot be read (")
+    assert "is no `program`" in message and str(path) in message
     assert message.endswith("; give a file that 'kernelwright agent compile' wrote")
     assert "\n" not in message
 
 
 @pytest.mark.parametrize("name", ["nothing.json", "."])
 def test_a_missing_file_is_reported_in_a_line(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ModelError, match=r"cannot be read \((FileNotFound|IsADirectory)Error: ") as caught:
+    with pytest.raises(ModelError, match=r"cannot read .*: (No such file or directory|Is a directory); give") as caught:
         read_program(tmp_path / name, *CPU)
     assert "\n" not in str(caught.value)
 

@@ -89,9 +89,9 @@ def test_the_tolerance_and_what_a_kernel_uses_of_it() -> None:
 
 
 def ran(**known: object) -> Candidate:
-    one = RAN.kernels[0].model_copy(update={"occupancy": 0.25, "limited_by": "registers", **known})
+    kernel = RAN.kernels[0].model_copy(update={"occupancy": 0.25, "limited_by": "registers", **known})
     return Candidate(
-        KERNEL, right(KERNEL, 0.01, 0.01).model_copy(update={"kernel_profile": KernelProfile(kernels=(one,))})
+        KERNEL, right(KERNEL, 0.01, 0.01).model_copy(update={"kernel_profile": KernelProfile(kernels=(kernel,))})
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from kernelwright.agent.program.answers import fields
-from kernelwright.agent.program.toolbox import CALLS, Toolbox, ToolBroke
+from kernelwright.agent.program.toolbox import CALLS, Toolbox, ToolFailedError
 from kernelwright.core import DeviceError, Status
 
 from .stand import START, OneExample, Stand, source, stand
@@ -185,7 +185,7 @@ def test_parameters_are_tuned(here: Stand) -> None:
     assert found["next"] == "write these values into the constants and submit"
     (call,) = here.lane.tool_calls
     assert (call.ok, call.trials) == (True, 2)
-    assert min(one.latency_ms for one in here.lane.tried) == 2.5
+    assert min(candidate.latency_ms for candidate in here.lane.tried) == 2.5
 
 
 @pytest.mark.parametrize("tuner", ["portfolio", "grid", "hill_climb", "xgboost"])
@@ -236,8 +236,8 @@ def test_a_limit_that_is_reached_leaves_nothing_but_submitting(here: Stand) -> N
 def test_calls_are_counted_down_and_end(here: Stand) -> None:
     tools = toolbox(here)
     answers = [answer(tools, "profile") for _ in range(CALLS)]
-    assert not any("error" in one for one in answers)
-    left = [one.get("calls_left") for one in answers]
+    assert not any("error" in answer for answer in answers)
+    left = [answer.get("calls_left") for answer in answers]
     assert left == [None] * (CALLS - 4) + [3, 2, 1, None]
     # Whatever the model still calls, mistakes count too.
     found = answer(tools, "nothing")
@@ -249,7 +249,7 @@ def test_calls_are_counted_down_and_end(here: Stand) -> None:
 @pytest.mark.parametrize("bug", [ZeroDivisionError("division by zero"), DeviceError("the evaluation server ended")])
 def test_a_bug_is_no_answer(here: Stand, bug: Exception) -> None:
     here.evaluator.bug = bug
-    with pytest.raises(ToolBroke) as caught:
+    with pytest.raises(ToolFailedError) as caught:
         toolbox(here)["evaluate"](kernel=source(5.0))
     assert caught.value.why is bug
     assert not isinstance(caught.value, Exception)  # which DSPy would report to the model

@@ -112,17 +112,17 @@ def practise(
         benches: dict[str, Workbench] = {}
         journals: list[Journal] = []
 
-        def workbench(one: RecordedTurn) -> Workbench:
-            if one.problem.id not in benches:
-                journals.append(Journal(folder / f"journal_{one.problem.name}.jsonl"))
-                bench = Workbench(one.problem, [measuring], lambda: measuring, journals[-1], Heard())
-                benches[one.problem.id] = bench
-            return benches[one.problem.id]
+        def workbench(turn: RecordedTurn) -> Workbench:
+            if turn.problem.id not in benches:
+                journals.append(Journal(folder / f"journal_{turn.problem.name}.jsonl"))
+                bench = Workbench(turn.problem, [measuring], lambda: measuring, journals[-1], Heard())
+                benches[turn.problem.id] = bench
+            return benches[turn.problem.id]
 
         rollouts = Rollouts(models, workbench, Heard(), None, 0, told.append)
         try:
-            for one in (*chosen.training, *chosen.validation):
-                assert rollouts.begin(one) is None
+            for turn in (*chosen.training, *chosen.validation):
+                assert rollouts.begin(turn) is None
             compiled = compile_program(chosen, rollouts, models, evaluations, 0, told.append)
         finally:
             models.transcript.close()
@@ -285,13 +285,17 @@ def test_the_contract_stands_once_whatever_is_proposed(tmp_path: Path, reply: st
 
 def test_the_split_is_seeded_and_keeps_problems_apart() -> None:
     many = situations(7)
-    twins = [dataclasses.replace(one, kernel=PythonKernel.parse(source(99.0))) for one in many[:2]]
+    twins = [dataclasses.replace(turn, kernel=PythonKernel.parse(source(99.0))) for turn in many[:2]]
     everything = [*many, *twins]
     first = split(everything, 0)
     assert first == split(everything, 0)
     assert any(split(everything, seed) != first for seed in range(1, 5))
-    assert {one.digest for one in (*first.training, *first.validation)} == {one.digest for one in everything}
-    assert not {one.problem.id for one in first.training} & {one.problem.id for one in first.validation}
+    assert {situation.digest for situation in (*first.training, *first.validation)} == {
+        situation.digest for situation in everything
+    }
+    assert not {situation.problem.id for situation in first.training} & {
+        situation.problem.id for situation in first.validation
+    }
     assert 1 <= len(first.validation) <= 4
 
 

@@ -31,8 +31,8 @@ def test_a_recorded_run_gives_its_start_and_what_it_went_on_from(tmp_path: Path)
     notes: list[str] = []
     found = read_turn_contexts([path], problems, device(), notes.append)
     assert notes == []
-    assert [one.problem.id for one in found] == ["level1/1_36"] * 2
-    assert [len(one.turns) for one in found] == [0, 1]
+    assert [situation.problem.id for situation in found] == ["level1/1_36"] * 2
+    assert [len(situation.turns) for situation in found] == [0, 1]
     (turn,) = found[1].turns
     assert turn.found is not None
     assert turn.improved

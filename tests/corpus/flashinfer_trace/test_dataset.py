@@ -100,7 +100,7 @@ def test_a_broken_reference_names_file_and_field(
 def test_a_trace_of_a_solution_that_is_gone_is_named(tmp_path: Path) -> None:
     dataset = TraceDataset.read(copied(tmp_path))
     path = dataset.add_trace(Trace.model_validate(TRACE))
-    assert [one.solution for one in dataset.traces(RMS)] == ["rmsnorm_triton"]
+    assert [trace.solution for trace in dataset.traces(RMS)] == ["rmsnorm_triton"]
     changed(path, _set("solution", to="none"))
     with pytest.raises(ProblemError, match="line 1: solution: there is no Solution none"):
         dataset.traces(RMS)

@@ -56,12 +56,12 @@ def test_workloads_judged_together_keep_what_is_their_own(tmp_path: Path) -> Non
     """Their files and tolerances; of many, those that are spread over all sizes."""
     bags = JointProblem.of_all(recorded_problem(DATASET, BAG))
     assert isinstance(bags, JointProblem) and list(bags.members) == ["bag-4", "bag-8"]
-    assert [loaded(one, tmp_path).inputs(0)[1].shape for one in bags.members.values()] == [(4, 3), (8, 5)]
+    assert [loaded(problem, tmp_path).inputs(0)[1].shape for problem in bags.members.values()] == [(4, 3), (8, 5)]
     assert bags.files_at(bags.sizes) == bags.members["bag-8"].files_at(bags.sizes)
     (name,) = (sol := TraceDataset.read(copied_sol(tmp_path))).definitions
     permuted = JointProblem.of_all(recorded_problem(sol, name))
     assert isinstance(permuted, JointProblem)
-    assert {one.tolerances["float32"].cap for one in permuted.members.values()} != {1e300}
+    assert {problem.tolerances["float32"].cap for problem in permuted.members.values()} != {1e300}
     many = recorded_problem(dataset_of(tmp_path / "many", {f"w{n}": n for n in range(1, 21)}), "double")
     spread = JointProblem.of_all(many, 4)
     assert isinstance(spread, JointProblem) and list(spread.members) == ["w1", "w7", "w14", "w20"]

@@ -35,14 +35,14 @@ def test_what_is_written_again_says_the_same(kind: type[Record], text: str) -> N
 
 def _within(value: Any, written: Any) -> bool:
     if isinstance(value, dict):
-        return all(name in written and _within(one, written[name]) for name, one in value.items())
+        return all(name in written and _within(item, written[name]) for name, item in value.items())
     return bool(value == written)
 
 
 def _without_none(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _without_none(one) for name, one in value.items() if one is not None}
-    return [_without_none(one) for one in value] if isinstance(value, list) else value
+        return {name: _without_none(item) for name, item in value.items() if item is not None}
+    return [_without_none(item) for item in value] if isinstance(value, list) else value
 
 
 def test_unknown_fields_are_kept() -> None:

@@ -14,6 +14,8 @@ from ...fakes import evaluation, kernel
 
 WORKLOAD = Workload.model_validate({"axes": {}, "inputs": {}, "uuid": "u", "tolerance": {"max_atol": 0.5}})
 
+UNTOLD = (Status.OK, Status.UNPROVEN, Status.NOT_MEASURED)
+
 
 def test_a_timed_kernel_passed_with_the_errors_on_the_workloads_own_inputs() -> None:
     timed = evaluation(kernel(2.0), Config(), 2.0)
@@ -37,12 +39,16 @@ def test_a_kernel_that_was_not_timed_has_not_passed() -> None:
     assert trace_of("d", WORKLOAD, "s", checked, "now") is None
 
 
-@pytest.mark.parametrize("status", [status for status in Status if status not in (Status.OK, Status.UNPROVEN)])
+@pytest.mark.parametrize("status", [status for status in Status if status not in UNTOLD])
 def test_every_failure_has_a_status_of_theirs(status: Status) -> None:
     trace = trace_of("d", WORKLOAD, "s", evaluation(kernel("x"), Config(), status.value), "now")
     assert trace is not None and trace.evaluation is not None
     assert trace.evaluation.status == STATUSES[status] != "PASSED"
     assert trace.evaluation.log == "as told"
+
+
+def test_what_is_no_verdict_is_no_trace() -> None:
+    assert trace_of("d", WORKLOAD, "s", evaluation(kernel("x"), Config(), "not_measured"), "now") is None
 
 
 def test_sol_execbench_has_statuses_of_its_own() -> None:

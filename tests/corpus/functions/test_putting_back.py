@@ -8,15 +8,16 @@ from pathlib import Path
 
 import black
 import pytest
-from kernelwright.agent.rule_proposer import formatted
+from kernelwright.agent.applied_rules import formatted
 from kernelwright.agent.rules import RULES, Machine
-from kernelwright.api.patches import untried, worthwhile, write_patch
-from kernelwright.api.workload_keys import workload_keys
 from kernelwright.core import Config, KernelError, PythonKernel
+from kernelwright.corpus.functions.putting_back import merged as merged_text
 from kernelwright.corpus.functions.putting_back import put_back
 from kernelwright.corpus.functions.translation import UserFunction, translate
+from kernelwright.runtime.triton_cache import workload_keys
+from kernelwright.runtime.write_result import select_autotune_configs, untried, write_patch
+from kernelwright.testing import attempted
 
-from ...agent.rule_cases import attempted
 from ...core.test_workload_rows import merged, timed
 from ...user_packages import LINEAR, RMS_NORM, SCALED_MM, SWIGLU, TRITON, UserPackage, apply, run_tests
 
@@ -99,25 +100,29 @@ def test_what_rules_write_comes_back_with_its_helpers(tmp_path: Path) -> None:
             written[rule.name] = files[function.target.path]
     assert {"split-grid", "register-tile", "unroll-and-jam"} <= set(written)
     split = ast.parse(written["split-grid"])
-    names = [one.name for one in split.body if isinstance(one, ast.FunctionDef)]
+    names = [statement.name for statement in split.body if isinstance(statement, ast.FunctionDef)]
     assert names == ["over_threads", "build", "linear_relu", "linear_relu_torch", "inputs"]
-    assert "import torch\nfrom concurrent.futures import ThreadPoolExecutor\n" in written["split-grid"]
+    assert {"import torch", "from concurrent.futures import ThreadPoolExecutor"} <= {
+        ast.unparse(item) for item in split.body
+    }
 
 
-def test_a_new_forward_is_a_new_body_of_the_function() -> None:
+def test_another_call_of_the_function_has_no_place_in_its_file() -> None:
     function = LINEAR.translated()
-    kernel = changed(function, ("return linear_relu(x, weight)", "return build(*x.shape, weight.shape[1])(x, weight)"))
-    with pytest.raises(KernelError, match="take it from the kernel's file by hand"):
-        put_back(
-            function, changed(function, ("return linear_relu(x, weight)", "return linear_relu(x + 0, weight)")), []
-        )
-    removed = function.kernel.source.replace("def linear_relu(", "def unused(").replace(
-        "return linear_relu(x, weight)", "return build(*x.shape, weight.shape[1])(x, weight)"
-    )
-    assert put_back(function, replace(kernel, source=removed), []) == put_back(function, kernel, [])
-    (text,) = put_back(function, kernel, []).values()
-    node = next(one for one in ast.parse(text).body if isinstance(one, ast.FunctionDef) and one.name == "linear_relu")
-    assert ast.unparse(node.body[0]) == "return build(*x.shape, weight.shape[1])(x, weight)"
+    kernel = changed(function, ("called(linear_relu, arguments)", "called(linear_relu, arguments[::-1])"))
+    with pytest.raises(KernelError, match="changed how linear_relu is called, which a patch cannot express"):
+        put_back(function, kernel, [])
+
+
+def test_statements_that_did_not_change_keep_their_form() -> None:
+    """Whoever writes the text anew formats it; of a function only the statements that changed are new."""
+    before = "# head\nA = [1,\n     2]  # two\n\ndef f( x ):\n    # why\n    y = x+1   # odd\n    return y\n\nB=3\n"
+    after = "A = [1, 2]\n\n\ndef f(x):\n    y = x + 1\n    return 2 * y\n\n\nB = 3\n"
+    assert merged_text(before, after) == before.replace("return y", "return 2 * y")
+    assert merged_text(before, after.replace("2 * y", "y")) == before
+    assert "C = 4\n" in merged_text(before, after + "C = 4\n")
+    assert merged_text("A = 1; B = 2\n", "A = 1\nB = 3\n") == "A = 1\nB = 3\n"
+    assert "B=3" not in merged_text(before, after.replace("B = 3\n", ""))
 
 
 def test_types_that_were_texts_in_the_kernel_are_types_again(tmp_path: Path) -> None:
@@ -145,7 +150,7 @@ def test_a_file_that_changed_meanwhile_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "out.diff").exists()
 
 
-@pytest.mark.parametrize("package", [LINEAR, SCALED_MM], ids=lambda one: one.name)
+@pytest.mark.parametrize("package", [LINEAR, SCALED_MM], ids=lambda package: package.name)
 def test_files_without_a_newline_at_their_end(tmp_path: Path, package: UserPackage) -> None:
     folder = package.copied(tmp_path)
     for path in folder.rglob("*.py"):
@@ -173,16 +178,16 @@ def test_a_config_for_a_workload_only_where_it_is_faster_there_and_the_key_tells
     apart, same = {"few": "1", "many": "2"}, {"few": "1", "many": "1"}
     best = merged({"few": timed(1.0, block=4), "many": timed(4.0, block=4)})
     noise = merged({"few": timed(0.99, block=8), "many": timed(9.0, block=8)})
-    assert worthwhile(best, [best, noise], apart) == [Config({"BLOCK": 4})]
+    assert select_autotune_configs(best, [best, noise], apart) == [Config({"BLOCK": 4})]
     faster = merged({"few": timed(0.9, block=16), "many": timed(9.0, block=16)})
-    assert worthwhile(best, [best, noise, faster], apart) == [Config({"BLOCK": 4}), Config({"BLOCK": 16})]
-    assert worthwhile(best, [best, noise, faster], same) == [Config({"BLOCK": 4})]
+    assert select_autotune_configs(best, [best, noise, faster], apart) == [Config({"BLOCK": 4}), Config({"BLOCK": 16})]
+    assert select_autotune_configs(best, [best, noise, faster], same) == [Config({"BLOCK": 4})]
 
 
 def test_configs_of_the_users_own_that_were_not_measured_stay() -> None:
     function = SWIGLU.translated()
     first, second, third = declared = function.kernel.declared_configs
-    measured = [timed(1.0).model_copy(update={"config": dict(one)}) for one in (third, {})]
+    measured = [timed(1.0).model_copy(update={"config": dict(config)}) for config in (third, {})]
     assert untried(declared, measured) == [first, second]
     (text,) = put_back(function, function.kernel.bind({"BLOCK_M": 32}), [Config({"BLOCK_M": 32}), third]).values()
     assert text.count("triton.Config(") == 2

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from kernelwright.core import OptionError
+from kernelwright.corpus.functions.modules import Place
 from kernelwright.corpus.functions.target import find_target, reference_to
 
 from ...user_packages import PACKAGES, run_tests
@@ -26,7 +27,7 @@ def test_by_path_by_module_and_by_itself(monkeypatch: pytest.MonkeyPatch) -> Non
         ("nowhere.py::f", "`kernel`: there is no file nowhere.py"),
         ("no.such.module::f", "`kernel`: there is no module no.such.module; give the path"),
         ("{linear}::linear_rele", "defines no function 'linear_rele'; the nearest are linear_relu"),
-        ("{linear}::Class.method", "`kernel` Class.method is within another function or class"),
+        ("{linear}::Class.method", "defines no function 'Class'"),
         ("{linear}::", "names no function; write it as path/to/ops.py::swiglu"),
     ],
 )
@@ -36,25 +37,29 @@ def test_what_is_no_function_says_so(reference: str, said: str) -> None:
     assert said in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("hidden", "line 3: hidden is no function of the file's top level; write one there that calls it"),
-        ("Norm", "line 4: Norm is no function"),
-        ("norm", "line 6: norm is no function"),
-        ("later", "line 7: later is no function"),
-        ("other", "line 1: other is no function of the file's top level; name the file that defines swiglu"),
-    ],
-)
-def test_what_a_file_defines_in_another_way_says_where_and_what_to_do(tmp_path: Path, name: str, said: str) -> None:
+@pytest.mark.parametrize("name", ["hidden", "Norm.f", "norm", "later", "other", "starred"])
+def test_whatever_a_file_calls_so_is_named(tmp_path: Path, name: str) -> None:
+    """Under a condition, a method, an assigned callable, an import, a name that comes with a star."""
     path = tmp_path / "ops.py"
     path.write_text(
-        "from .mlp import swiglu as other\nif other:\n    def hidden(x): ...\nclass Norm:\n    def f(self): ...\n"
-        "norm = Norm().f\nasync def later(x): ...\n"
+        "from .mlp import swiglu as other\nfrom .mlp import *\nif other:\n    def hidden(x): ...\n"
+        "class Norm:\n    def f(self): ...\nnorm = Norm().f\nasync def later(x): ...\n"
     )
-    with pytest.raises(OptionError) as caught:
-        find_target(f"{path}::{name}", "kernel")
-    assert said in str(caught.value)
+    assert find_target(f"{path}::{name}", "kernel").name == name
+
+
+def test_modules_are_named_as_python_imports_them(tmp_path: Path) -> None:
+    """A folder within a package may lack its __init__.py; a name that is no identifier is found by its path."""
+    nested = tmp_path / "pkg" / "kernels" / "norms"
+    nested.mkdir(parents=True)
+    for folder in (tmp_path / "pkg", nested):
+        (folder / "__init__.py").touch()
+    (nested / "rms.py").touch()
+    (tmp_path / "my-ops.py").touch()
+    assert Place(nested / "rms.py").module == "pkg.kernels.norms.rms"
+    assert Place(nested / "__init__.py").module == "pkg.kernels.norms"
+    odd = Place(tmp_path / "my-ops.py")
+    assert odd.module.isidentifier() and odd.tops[odd.module] == tmp_path / "my-ops.py"
 
 
 def test_objects_that_have_no_name_in_a_file(tmp_path: Path) -> None:
@@ -66,3 +71,9 @@ def test_objects_that_have_no_name_in_a_file(tmp_path: Path) -> None:
         find_target(reference_to(nested, "kernel"), "kernel")
     with pytest.raises(OptionError, match="`reference` is a partial"):
         reference_to(functools.partial(nested), "reference")
+
+
+def test_a_script_with_the_name_of_a_module_of_python_is_found_by_its_path(tmp_path: Path) -> None:
+    (tmp_path / "io.py").write_text("def f(x):\n    return x\n")
+    place = find_target(f"{tmp_path / 'io.py'}::f", "kernel").place
+    assert place.module.startswith("user_") and place.tops[place.module] == tmp_path / "io.py"

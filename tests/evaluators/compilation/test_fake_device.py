@@ -13,7 +13,7 @@ import pytest
 from kernelwright.core import Problem, PythonKernel
 from kernelwright.corpus import find_problem, list_kernels
 from kernelwright.evaluators.compilation.pool import CompilePool, CompileResult, CompileStatus
-from kernelwright.evaluators.compilation.trace import Trace
+from kernelwright.evaluators.compilation.trace import OperatorTrace
 from kernelwright.evaluators.correctness.distributions import OTHER_STRIDES
 from kernelwright.evaluators.languages.ptx import ptx_code
 from kernelwright.evaluators.pipeline.servers import ENVIRONMENT
@@ -81,12 +81,12 @@ def test_triton_compiles_for_a_gpu_that_is_not_there(new_worker: NewWorker, cach
     with_constant = with_constant.replace("BLOCK_K=BLOCK_K,", "BLOCK_K=BLOCK_K, UNUSED=7,")
     problem = matmul_problem()
     with on_h200(new_worker, problem) as pool:
-        one, other, same = (
+        first, second, same = (
             result(pool, text) for text in (small, kernel.bind({**SMALL, "BLOCK_M": 64}).source, with_constant)
         )
-    assert one.ok and other.ok and same.ok, (one, other, same)
-    assert one.digest != other.digest
-    assert one.digest == same.digest
+    assert first.ok and second.ok and same.ok, (first, second, same)
+    assert first.digest != second.digest
+    assert first.digest == same.digest
     files = files_in(cache)
     assert sum(name.endswith("matmul_kernel.ptx") for name in files) == 3
     assert sum(name.endswith("matmul_kernel.cubin") for name in files) == 3
@@ -172,7 +172,7 @@ def test_a_trace_numbers_storages_and_keeps_types_apart() -> None:
     torch = pytest.importorskip("torch")
 
     def digest(*operations: tuple[Any, ...]) -> str:
-        trace = Trace()
+        trace = OperatorTrace()
         for operation in operations:
             trace.add(*operation)
         return trace.digest

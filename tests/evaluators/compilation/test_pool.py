@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from kernelwright.core import Problem, PythonKernel
 from kernelwright.evaluators.compilation.pool import ENOUGH, LEAST_S, TIMES, CompilePool, CompileResult, CompileStatus
-from kernelwright.evaluators.workers.client import ForkServer, Worker, WorkerTimeout
+from kernelwright.evaluators.workers.client import Worker, WorkerTimeoutError
+from kernelwright.evaluators.workers.server_client import ForkServer
 
 from ...conftest import SCALE_KERNEL, TORCH_KERNEL
 from ..conftest import NewWorker
@@ -61,12 +62,12 @@ def test_the_measuring_worker_finds_what_was_compiled(
 def test_the_digest_identifies_work_not_text(pool: CompilePool) -> None:
     texts = [SCALE_KERNEL, "UNUSED = 1\n" + SCALE_KERNEL, PythonKernel.parse(SCALE_KERNEL).bind({"BLOCK": 16}).source]
     # The second is compiled by the other worker or found in the cache: neither may change the digest.
-    one, same, other = [future.result(timeout=200) for future in [pool.submit(text) for text in texts]]
-    assert one.digest == same.digest
-    assert one.digest != other.digest
+    compiled, same, other = [future.result(timeout=200) for future in [pool.submit(text) for text in texts]]
+    assert compiled.digest == same.digest
+    assert compiled.digest != other.digest
     flags = result(pool, SCALE_KERNEL.replace('["-O3"]', '["-O2"]'))
     assert flags.ok
-    assert flags.digest != one.digest
+    assert flags.digest != compiled.digest
 
 
 def test_the_digest_covers_what_torch_does(pool: CompilePool) -> None:
@@ -87,8 +88,8 @@ def test_the_digest_covers_what_torch_does(pool: CompilePool) -> None:
     ids=["tensor", "table", "numpy", "threads"],
 )
 def test_the_digest_covers_what_the_source_holds(pool: CompilePool, body: str, top: str) -> None:
-    one, same, other = (result(pool, torch_text(body, top.format(value))) for value in ("1.0", "1.00", "2.0"))
-    assert one.ok and one.digest == same.digest != other.digest
+    compiled, same, other = (result(pool, torch_text(body, top.format(value))) for value in ("1.0", "1.00", "2.0"))
+    assert compiled.ok and compiled.digest == same.digest != other.digest
 
 
 def test_settings_of_torch_end_with_the_source_that_made_them(new_worker: NewWorker, scale_problem: Problem) -> None:
@@ -228,7 +229,7 @@ class Compiling:
     def call(self, seconds: float, source: str, **_: object) -> dict[str, object]:
         self.limits.append(seconds)
         if "slow" in Path(source).read_text():
-            raise WorkerTimeout
+            raise WorkerTimeoutError
         return {"ok": True, "digest": "0" * 64, "seconds": 0.1}
 
     def discard(self) -> None: ...

@@ -9,16 +9,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernelwright.core import Status, Tolerance
-from kernelwright.evaluators.correctness import compare as comparison
+from kernelwright.evaluators.correctness import errors
 from kernelwright.evaluators.correctness.compare import (
     EXACT,
     Allowed,
     close_everywhere,
     compare,
     compare_tensor,
-    relative_error,
-    root_mean_square,
 )
+from kernelwright.evaluators.correctness.errors import relative_error, root_mean_square
 from kernelwright.evaluators.workers.tensor_ipc import Outputs, write
 
 numbers = st.lists(st.floats(-1e3, 1e3, width=32), min_size=1, max_size=40)
@@ -31,11 +30,11 @@ def test_agrees_with_allclose_whatever_the_chunk(values: list[float], chunk: int
     expected = torch.tensor(values, dtype=torch.float64)
     generator = torch.Generator().manual_seed(chunk)
     actual = expected + torch.randn(len(values), generator=generator, dtype=torch.float64) * 1e-4
-    before, comparison.CHUNK = comparison.CHUNK, chunk
+    before, errors.CHUNK = errors.CHUNK, chunk
     try:
         verdict = compare_tensor(expected, actual, Tolerance(1e-4, 1e-4))
     finally:
-        comparison.CHUNK = before
+        errors.CHUNK = before
     same = torch.allclose(actual, expected, atol=1e-4, rtol=1e-4)
     assert (verdict["status"] == Status.OK) == same == close_everywhere(expected, actual, Tolerance(1e-4, 1e-4))
     assert verdict["max_abs_error"] == pytest.approx(float((actual - expected).abs().max()))
@@ -108,8 +107,8 @@ def test_what_is_small_as_a_whole_is_not_met_by_zeros() -> None:
 
 
 def test_torchs_own_error_is_allowed_for() -> None:
-    one = torch.ones(9)
-    assert Allowed(TOLERANCES, slack=8e-3).of(one).absolute == pytest.approx(1e-4 + 8e-3)
+    ones = torch.ones(9)
+    assert Allowed(TOLERANCES, slack=8e-3).of(ones).absolute == pytest.approx(1e-4 + 8e-3)
     assert Allowed(TOLERANCES, slack=8e-3).of(torch.ones(9, dtype=torch.int32)) == EXACT
 
 
@@ -158,6 +157,15 @@ def test_what_lies_as_the_references_result_does_may_have_gaps_and_be_a_view(tmp
     ]:
         path = tmp_path / "outputs"
         assert compare([expected], write([own], path), Outputs(path), Allowed(TOLERANCES))["status"] == Status.OK
+
+
+def test_a_users_function_has_strides_of_its_own(tmp_path: Path) -> None:
+    wanted, path = torch.rand(4, 3), tmp_path / "outputs"
+    for own, status in ((wanted.t().contiguous().t(), Status.OK), (torch.rand(3, 4).t(), Status.WRONG_VALUE)):
+        found = compare([wanted], write([own], path), Outputs(path), Allowed(TOLERANCES, any_order=True))
+        assert found["status"] == status
+    found = compare([wanted], write([wanted.t().contiguous().t()], path), Outputs(path), Allowed(TOLERANCES))
+    assert found["status"] == Status.WRONG_SHAPE
 
 
 def test_an_input_that_the_reference_writes_to_is_a_result(tmp_path: Path) -> None:
@@ -217,8 +225,8 @@ print(sorted(set(sys.modules) - before))
 def test_the_relative_difference_is_that_in_fp64_and_not_a_number_where_values_are_not() -> None:
     exact = torch.randn(3, 70000)
     actual = exact * (1 + 1e-5 * torch.randn_like(exact))
-    found = comparison.relative_difference(exact, actual)
+    found = errors.relative_difference(exact, actual)
     assert found == pytest.approx(relative_error(exact, actual)[0], rel=1e-3)
     actual[1, 7] = torch.nan
-    assert not comparison.relative_difference(exact, actual) <= 1
-    assert not comparison.relative_difference(torch.zeros(4), torch.zeros(4)) <= 1
+    assert not errors.relative_difference(exact, actual) <= 1
+    assert not errors.relative_difference(torch.zeros(4), torch.zeros(4)) <= 1

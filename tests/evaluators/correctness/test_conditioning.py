@@ -9,6 +9,7 @@ import pytest
 import torch
 from kernelwright.core import Config, Evaluation, PythonKernel, Status, TorchProblem
 from kernelwright.evaluators.correctness.conditioning import (
+    ROUNDING,
     amplified_error,
     forgive,
     is_as_exact,
@@ -172,10 +173,42 @@ def test_rows_of_sixteen_bits_may_be_rounded_elsewhere_and_not_be_wrong() -> Non
     one_row[3] *= 1.2
     five_rows[3:8] *= 1.2
     infinite[:, 5] = float("inf")
-    close = [rows_are_close(exact, expected, one, 8.0, 1.6e-2) for one in (elsewhere, one_row, five_rows, infinite)]
+    close = [
+        rows_are_close(exact, expected, result, 8.0, 1.6e-2) for result in (elsewhere, one_row, five_rows, infinite)
+    ]
     assert close == [True, True, False, False]
     beyond = expected.clone()
     beyond[0, 0] = float("inf")
     assert rows_are_close(exact, beyond, elsewhere, 8.0, 1.6e-2)
     assert not rows_are_close(exact, beyond, five_rows, 8.0, 1.6e-2)
-    assert [is_as_exact(exact, expected, one) for one in (expected, one_row, infinite)] == [True, False, False]
+    assert [is_as_exact(exact, expected, result) for result in (expected, one_row, infinite)] == [True, False, False]
+
+
+def attention_in_order(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """Attention in fp32 whose sums are made element by element, as a plain kernel makes them."""
+    scores = torch.zeros(len(q), len(k))
+    for feature in range(q.shape[1]):
+        scores = scores + q[:, feature : feature + 1] * k[:, feature]
+    weights = torch.exp((scores := scores * q.shape[1] ** -0.5) - scores.amax(1, keepdim=True))
+    total = torch.zeros(len(q), 1)
+    result = torch.zeros(len(q), v.shape[1])
+    for key in range(len(k)):
+        total = total + weights[:, key : key + 1]
+    for key in range(len(k)):
+        result = result + weights[:, key : key + 1] / total * v[key]
+    return result
+
+
+def test_an_order_of_summation_decides_attention_on_large_inputs_in_fp32() -> None:
+    """Scores of thousands are rounded by a hundredth: 14 draws of 400 were refused. Keys that are left out are seen."""
+    torch.manual_seed(15)
+    inputs = [64 * torch.randn(1, 1, 48, 32) for _ in range(3)]
+    attention = torch.nn.functional.scaled_dot_product_attention
+    expected, actual = attention(*inputs), attention_in_order(*(item[0, 0] for item in inputs))[None, None]
+    limit = 1e-4 * expected.square().mean().sqrt() + 1e-4 * expected.abs()
+    assert ((actual - expected).abs() > limit).any()
+    error = amplified_error(lambda given: [attention(*(item.double() for item in given))], inputs, 0, ROUNDING)
+    assert ((forgive(expected, actual, error) - expected).abs() <= limit).all()
+    q, k, v = (item[0, 0] for item in inputs)
+    without = attention_in_order(q, k[24:], v[24:])[None, None]
+    assert ((forgive(expected, without, error) - expected).abs() > limit).any()

@@ -19,7 +19,9 @@ from kernelwright.evaluators.correctness.distributions import (
     vary_constants,
 )
 from kernelwright.evaluators.correctness.inputs import Buffers
+from kernelwright.evaluators.correctness.mixed_rows import MIXED
 from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.evaluators.workers.user_call import fixed_inputs
 from torch import nn
 
 from ...conftest import torch_kernel
@@ -27,8 +29,8 @@ from .test_inputs import problem
 
 
 def test_heavy_tails_do_not_follow_the_inputs(tmp_path: Path) -> None:
-    one = problem(tmp_path, "torch.randn(100, 100)")
-    plain, changed = draw(one, 1)[0], draw(one, 1, "heavy tails")[0]
+    module = problem(tmp_path, "torch.randn(100, 100)")
+    plain, changed = draw(module, 1)[0], draw(module, 1, "heavy tails")[0]
     exponent = (changed / plain).log() / 1.5
     assert abs(float(torch.corrcoef(torch.stack([plain.flatten(), exponent.flatten()]))[0, 1])) < 0.1
 
@@ -37,11 +39,24 @@ def test_heavy_tails_do_not_follow_the_inputs(tmp_path: Path) -> None:
     "inputs", ["torch.rand(6, 5)", "torch.rand(2, 1, 7, 3)", "torch.arange(9)", "torch.rand(1, 8)"]
 )
 def test_other_strides_have_the_same_values(tmp_path: Path, inputs: str) -> None:
-    one = problem(tmp_path, inputs)
-    plain, strided = draw(one, 1)[0], draw(one, 1, OTHER_STRIDES)[0]
+    module = problem(tmp_path, inputs)
+    plain, strided = draw(module, 1)[0], draw(module, 1, OTHER_STRIDES)[0]
     assert torch.equal(plain, strided) and not strided.is_contiguous()
     (held,) = Buffers().fill([strided])
     assert held.stride() == strided.stride() and torch.equal(held, plain)
+
+
+def test_a_users_tables_and_whole_numbers_stay_as_its_inputs_function_makes_them(tmp_path: Path) -> None:
+    module = problem(tmp_path, "torch.randn(64, 8), torch.arange(8.0).cos(), torch.arange(8)")
+    changed = draw(module, 1, "large")
+    assert not torch.equal(changed[1], draw(module, 1)[1])
+    module = problem(tmp_path, "torch.randn(64, 8), torch.arange(8.0).cos(), torch.arange(8)")
+    module.module.get_fixed = lambda first, second: fixed_inputs(first, second, print)  # type: ignore[attr-defined]
+    plain = draw(module, 1)
+    for distribution in ("large", OTHER_NUMBERS, *MIXED):
+        changed = draw(module, 1, distribution)
+        assert torch.equal(changed[1], plain[1]) and torch.equal(changed[2], plain[2])
+        assert torch.equal(changed[0], plain[0]) is (distribution == OTHER_NUMBERS)
 
 
 def test_between_the_elements_of_one_axis_lies_nan(tmp_path: Path) -> None:
@@ -65,8 +80,8 @@ def test_another_distribution_has_the_same_strides(tmp_path: Path, distribution:
     ],
 )
 def test_whole_numbers_that_no_seed_changes_are_changed_within_their_range(tmp_path: Path, numbers: str) -> None:
-    one = problem(tmp_path, f"torch.rand(4), {numbers}, torch.randint(0, 9, (50,))")
-    (x, plain, drawn), (y, changed, again) = draw(one, 1), draw(one, 1, OTHER_NUMBERS)
+    module = problem(tmp_path, f"torch.rand(4), {numbers}, torch.randint(0, 9, (50,))")
+    (x, plain, drawn), (y, changed, again) = draw(module, 1), draw(module, 1, OTHER_NUMBERS)
     assert torch.equal(x, y) and torch.equal(drawn, again)
     assert not torch.equal(plain, changed) and plain.dtype == changed.dtype
     assert torch.equal(plain.amin(0), changed.amin(0)) and torch.equal(plain.amax(0), changed.amax(0))
@@ -120,7 +135,7 @@ def test_what_correct_kernels_may_do_is_a_remark(evaluator: LocalEvaluator, scal
     assert str(found.correctness.special_values).startswith("with NaN and infinity among the inputs: ")
     found = evaluated(evaluator, scale_problem, "return x.as_strided(x.shape, (x.shape[1], 1)) * self.weight")
     assert found.status is Status.OK and found.correctness is not None
-    assert str(found.correctness.other_strides).startswith("reads the input as if it were contiguous: ")
+    assert str(found.correctness.other_strides).startswith("with inputs that are not contiguous: ")
     found = evaluated(evaluator, scale_problem, "assert x.is_contiguous()\n        return x * self.weight")
     assert found.status is Status.OK and found.correctness is not None
     assert "AssertionError" in str(found.correctness.other_strides)

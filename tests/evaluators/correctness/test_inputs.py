@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from kernelwright.evaluators.correctness.distributions import DISTRIBUTIONS, draw, vary_constants
 from kernelwright.evaluators.correctness.inputs import Buffers, Feed
+from kernelwright.evaluators.workers import memory
 from kernelwright.evaluators.workers.modules import ProblemModule
 from torch import nn
 
@@ -27,43 +29,63 @@ def problem(tmp_path: Path, inputs: str = "torch.rand(64, 48), torch.arange(9), 
 
 
 def test_each_distribution_changes_floating_tensors_alone_and_the_same_way_again(tmp_path: Path) -> None:
-    one = problem(tmp_path)
-    plain, index, number = draw(one, 1)
+    module = problem(tmp_path)
+    plain, index, number = draw(module, 1)
     for name in DISTRIBUTIONS:
-        changed, same_index, same_number = draw(one, 1, name)
+        changed, same_index, same_number = draw(module, 1, name)
         assert changed.shape == plain.shape and not torch.equal(changed, plain), name
         assert torch.equal(same_index, index) and same_number == number
-        assert torch.equal(draw(one, 1, name)[0], changed)
-    assert float(draw(one, 1, "signs")[0].min()) < 0 < float(draw(one, 1, "signs")[0].max())
-    assert float(draw(one, 1, "large")[0].max()) > 32
-    assert int((draw(one, 1, "structure")[0] == 0).sum()) >= plain.numel() // 4
+        assert torch.equal(draw(module, 1, name)[0], changed)
+    assert float(draw(module, 1, "signs")[0].min()) < 0 < float(draw(module, 1, "signs")[0].max())
+    assert float(draw(module, 1, "large")[0].max()) > 32
+    assert int((draw(module, 1, "structure")[0] == 0).sum()) >= plain.numel() // 4
 
 
 def test_buffers_stay_where_they_are(tmp_path: Path) -> None:
-    buffers, one = Buffers(), problem(tmp_path)
-    first = buffers.fill(draw(one, 1))
+    buffers, module = Buffers(), problem(tmp_path)
+    first = buffers.fill(draw(module, 1))
     where, contents = first[0].data_ptr(), first[0].clone()
-    second = buffers.fill(draw(one, 2))
+    second = buffers.fill(draw(module, 2))
     assert second[0].data_ptr() == where and not torch.equal(second[0], contents)
 
 
 @pytest.mark.parametrize("name", ["mul_", "copy_"])
 def test_a_buffer_that_was_given_a_method_of_its_own_is_replaced(tmp_path: Path, name: str) -> None:
-    buffers, one = Buffers(), problem(tmp_path)
-    (held, *_) = buffers.fill(draw(one, 1))
+    buffers, module = Buffers(), problem(tmp_path)
+    (held, *_) = buffers.fill(draw(module, 1))
     setattr(held, name, lambda *_: pytest.fail("a candidate's code ran while inputs were written"))
-    (fresh, *_) = buffers.fill(draw(one, 2))
+    (fresh, *_) = buffers.fill(draw(module, 2))
     assert fresh is not held
 
 
 @pytest.mark.parametrize("inputs", ["torch.randn(6, 5), torch.arange(9)", "torch.randint(0, 99, (50,))"])
 def test_no_two_timed_calls_see_the_same_and_each_can_be_made_again(tmp_path: Path, inputs: str) -> None:
-    one = problem(tmp_path, inputs)
-    feed = Feed(one)
+    module = problem(tmp_path, inputs)
+    feed = Feed(module)
     feed.restart(7)
     seen = [feed.next()[1][0].clone() for _ in range(6)]
     assert all(not torch.equal(a, b) for i, a in enumerate(seen) for b in seen[:i])
-    assert all(torch.equal(Feed(one).at(7, number)[0], value) for number, value in enumerate(seen, start=1))
+    assert all(torch.equal(Feed(module).at(7, number)[0], value) for number, value in enumerate(seen, start=1))
+
+
+def test_large_inputs_of_a_call_are_drawn_once_and_changed_in_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = problem(tmp_path, "torch.randn(6, 5)")
+    feed, expected, drawn = Feed(one), Feed(one).at(7, 3)[0], []
+    really = one.inputs
+
+    def inputs(seed: int) -> list[Any]:
+        drawn.extend(really(seed))
+        return drawn[-1:]
+
+    monkeypatch.setattr(one, "inputs", inputs)
+    monkeypatch.setattr(memory, "LARGE", 8)
+    (value,) = feed.at(7, 3)
+    assert torch.equal(value, expected) and [item.data_ptr() for item in drawn] == [value.data_ptr()]
+    assert torch.equal(feed.at(7, 3)[0], expected), "what was changed is drawn again"
+    assert len(drawn) == 2
+    assert all(torch.equal(feed.at(7, 3, keep=True)[0], expected) for _ in range(3)) and len(drawn) == 3
 
 
 def test_kernels_that_are_timed_interleaved_do_not_meet_their_inputs_again(tmp_path: Path) -> None:
@@ -88,12 +110,12 @@ def test_no_sum_follows_from_an_earlier_one(tmp_path: Path, shape: str) -> None:
     """As it would where each column has its factor: over no axis does what scales the inputs scale the sums."""
     feed = Feed(problem(tmp_path, f"torch.rand({shape})"))
     feed.restart(1)
-    one, two = feed.next()[1][0].clone(), feed.next()[1][0].clone()
-    factors = one / two
+    first, second = feed.next()[1][0].clone(), feed.next()[1][0].clone()
+    factors = first / second
     assert float(factors.min()) > 0.2 and float(factors.max()) < 5
-    for axis in range(one.dim()):
-        scaled = two.sum(axis) * factors.select(axis, 0)
-        assert float((scaled / one.sum(axis) - 1).abs().mean()) > 0.02
+    for axis in range(first.dim()):
+        scaled = second.sum(axis) * factors.select(axis, 0)
+        assert float((scaled / first.sum(axis) - 1).abs().mean()) > 0.02
 
 
 def test_a_symmetric_matrix_stays_one_and_zeros_stay_zero(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import torch
 from kernelwright.core import Config, Kernel, Problem, ProblemError, Status, Tolerance
 from kernelwright.evaluators.correctness.compare import EXACT, Allowed, compare, compare_tensor
 from kernelwright.evaluators.correctness.fp64 import Fp64Comparison
-from kernelwright.evaluators.correctness.reference_checks import UnusableReference, require_reference
+from kernelwright.evaluators.correctness.reference_checks import UnusableReferenceError, require_reference
 from kernelwright.evaluators.correctness.trivial_outputs import TrivialOutput, passing_trivial_outputs
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.workers.tensor_ipc import Outputs, describe, write
@@ -30,7 +30,7 @@ ONES = torch.ones(4)
     ],
 )
 def test_a_reference_that_fits_nothing(first: list[Any], again: list[Any], says: str) -> None:
-    with pytest.raises(UnusableReference, match=says):
+    with pytest.raises(UnusableReferenceError, match=says):
         require_reference(first, again)
 
 

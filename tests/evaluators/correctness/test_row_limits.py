@@ -12,7 +12,7 @@ from kernelwright.core import Status
 from kernelwright.core.problem import TOLERANCES
 from kernelwright.evaluators.correctness.distributions import draw
 from kernelwright.evaluators.correctness.mixed_rows import MIXED, mixed
-from kernelwright.evaluators.correctness.row_limits import Runs, compare_rows, counted_share
+from kernelwright.evaluators.correctness.row_limits import ReferenceRuns, compare_rows, counted_share
 
 from .test_inputs import problem
 
@@ -23,7 +23,7 @@ def verdict(reference: Callable[[Any], Any], x: torch.Tensor, actual: torch.Tens
     def exact(inputs: Sequence[Any]) -> list[Any]:
         return [reference(inputs[0].double())]
 
-    runs = Runs(lambda inputs: [reference(inputs[0])], exact, [x])
+    runs = ReferenceRuns(lambda inputs: [reference(inputs[0])], exact, [x])
     found = compare_rows(runs, 0, reference(x), actual, TOLERANCES["float32"])
     return Status(found["status"])
 
@@ -65,6 +65,18 @@ def test_denormals_may_be_zero_and_other_small_numbers_may_not() -> None:
     without = x.where(x.abs() > 1.2e-38, 0.0)
     assert verdict(lambda x: x * 1e6, x, without * 1e6) is Status.OK
     assert verdict(lambda x: x * 1e6, x, x.where(x.abs() > 1e-20, 0.0) * 1e6) is Status.WRONG_VALUE
+
+
+def test_parts_of_a_sum_that_are_denormal_may_be_zero() -> None:
+    tiny = torch.finfo(torch.float32).tiny
+    x = rows()
+    x[1], x[2] = tiny / 8, tiny
+    parts = x.view(8, 16, 4).sum(-1)
+    sums = parts.where(parts.abs() >= tiny, 0.0).sum(-1)
+    assert sums[1] == 0 and x[1].sum() > 4 * tiny
+    assert verdict(lambda x: x.sum(-1), x, sums) is Status.OK
+    sums[2] = 0
+    assert verdict(lambda x: x.sum(-1), x, sums) is Status.WRONG_VALUE
 
 
 def test_what_is_subtracted_from_one_may_be_lost_and_what_has_no_constants_may_not() -> None:
@@ -109,10 +121,10 @@ def test_the_share_of_accurate_rows() -> None:
 @pytest.mark.parametrize("name", MIXED)
 @pytest.mark.parametrize("inputs", ["torch.randn(64, 40)", "torch.randn(48, 3, 5, 7)", "torch.randn(2000)"])
 def test_rows_are_of_all_kinds_and_the_same_again(tmp_path: Path, name: str, inputs: str) -> None:
-    one = problem(tmp_path, f"{inputs}, {inputs}, torch.rand(7)")
-    x, like_it, other = draw(one, 1, name)
-    plain = draw(one, 1)
-    assert same(x, draw(one, 1, name)[0]) and torch.equal(other, plain[2])
+    module = problem(tmp_path, f"{inputs}, {inputs}, torch.rand(7)")
+    x, like_it, other = draw(module, 1, name)
+    plain = draw(module, 1)
+    assert same(x, draw(module, 1, name)[0]) and torch.equal(other, plain[2])
     assert torch.equal(like_it, plain[1]) is not MIXED[name].alike
     assert bool(x.isfinite().all()) is not MIXED[name].special
     assert float(x.abs()[x.isfinite()].max()) < 1e3 * MIXED[name].most
@@ -137,8 +149,8 @@ def test_some_samples_are_of_one_kind_as_a_whole(tmp_path: Path) -> None:
     assert (rows_empty.any(1) & ~rows_empty.all(1)).any()
 
 
-def same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return torch.equal(one.nan_to_num(nan=7.0), other.nan_to_num(nan=7.0))
+def same(first: torch.Tensor, second: torch.Tensor) -> bool:
+    return torch.equal(first.nan_to_num(nan=7.0), second.nan_to_num(nan=7.0))
 
 
 @pytest.mark.gpu

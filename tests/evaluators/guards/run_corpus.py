@@ -56,7 +56,7 @@ def main(wanted: list[str]) -> None:
                 model(*inputs)
             reference = op_counter.count(module.model(1), inputs)["details"]
             described = operators_of(functools.partial(model, *inputs))
-            seen, theirs = ([Operator(**one) for one in operators] for operators in (described, reference))
+            seen, theirs = ([Operator(**operator) for operator in operators] for operators in (described, reference))
             found[name] = {
                 "watch": watch.violations(name),
                 "torch": str(torch_violation(seen, theirs, AllowTorch.GLUE) or ""),
@@ -64,7 +64,7 @@ def main(wanted: list[str]) -> None:
                 "proof": str(proof_violation(None, counter.counts, AllowTorch.GLUE) or ""),
                 "launches": sorted(counter.counts),
                 "foreign": sorted(set(counter.counts) - own_names(source)),
-                "operators": [one.name for one in seen if one.kind in ("compute", "layout", "leaving")],
+                "operators": [operator.name for operator in seen if operator.kind in ("compute", "layout", "leaving")],
             }
     sys.stdout.write(json.dumps(found))
 

@@ -29,8 +29,8 @@ def step(name: str) -> TorchOperator:
 
 def rule(shares: dict[str, float], reference: Callable[[], Any], call_ms: float = 10.0) -> str | None:
     steps = tuple(map(step, shares))
-    measured = MeasuredShare(steps=steps, steps_ms=tuple(one * call_ms for one in shares.values()), call_ms=call_ms)
-    found = share_violation(measured, [Operator(**one) for one in operators_of(reference)], AllowTorch.GLUE)
+    measured = MeasuredShare(steps=steps, steps_ms=tuple(share * call_ms for share in shares.values()), call_ms=call_ms)
+    found = share_violation(measured, [Operator(**row) for row in operators_of(reference)], AllowTorch.GLUE)
     return found and found.where.split(",")[0]
 
 
@@ -72,7 +72,7 @@ def test_what_the_reference_does_beside_its_bottleneck_may_be_left_to_torch() ->
     def reference() -> Any:
         return F.max_pool2d(F.conv2d(IMAGES, FILTERS), 2)
 
-    (pool,) = [one["name"] for one in operators_of(reference) if "pool" in one["name"]]
+    (pool,) = [row["name"] for row in operators_of(reference) if "pool" in row["name"]]
     name = f"aten.{pool}.default"
     assert rule({name: 0.11}, reference) is None, "of its own share as much again is allowed"
     assert rule({name: 0.3}, reference) == pool

@@ -99,7 +99,7 @@ def test_a_kernel_for_show_is_caught_by_what_torch_does(double: Any) -> None:
     with LaunchCounter("cpu") as counter:
         call()
     assert proof_violation(None, counter.counts, AllowTorch.GLUE) is None
-    operators, reference = ([Operator(**one) for one in operators_of(c)] for c in (call, lambda: X @ Y))
+    operators, reference = ([Operator(**row) for row in operators_of(c)] for c in (call, lambda: X @ Y))
     assert torch_violation(operators, reference, AllowTorch.GLUE) is not None
     assert torch_violation([], reference, AllowTorch.GLUE) is None
 

@@ -19,9 +19,9 @@ from kernelwright.core.languages import TRITON
 from kernelwright.evaluators.guards.rules import RULES
 from kernelwright.evaluators.guards.source import find_violation, find_violations
 from kernelwright.evaluators.settings import AllowTorch
+from kernelwright.testing import attempted
 
 from ...agent import rule_cases
-from ...agent.rule_cases import attempted
 from ...conftest import SCALE_KERNEL
 from ...prompts.test_guides import GUIDES, imports, snippets
 from ..test_cuda import KERNEL as CUDA_KERNEL
@@ -46,11 +46,11 @@ def kernel_of(source: str, target: Target = Target.CUDA) -> Kernel:
 
 def check(snippet: Snippet) -> list[str]:
     kernel = kernel_of(snippet.source, Target(snippet.target))
-    return [str(one) for one in find_violations(snippet.source, kernel, AllowTorch(snippet.allow))]
+    return [str(rejection) for rejection in find_violations(snippet.source, kernel, AllowTorch(snippet.allow))]
 
 
 def nothing_in(kernel: Kernel) -> None:
-    assert [str(one) for one in find_violations(kernel.source, kernel, AllowTorch.GLUE)] == []
+    assert [str(rejection) for rejection in find_violations(kernel.source, kernel, AllowTorch.GLUE)] == []
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def nothing_in(kernel: Kernel) -> None:
 def test_torch_may_pack_weights_where_no_call_does(method: str, body: str, rules: list[str]) -> None:
     source = MM.format("x").replace("return x", body)
     source += f"    def {method}:\n        self.folded = torch.mm(self.one, self.other)\n"
-    assert [one.rule for one in find_violations(source, kernel_of(source), AllowTorch.GLUE)] == rules
+    assert [rejection.rule for rejection in find_violations(source, kernel_of(source), AllowTorch.GLUE)] == rules
 
 
 @pytest.mark.parametrize("snippet", SNIPPETS, ids=lambda s: f"{s.rule}: {s.top} {s.init} {s.body}"[:90])
@@ -124,7 +124,7 @@ def test_a_verdict_says_which_line_and_what_to_do() -> None:
 def test_the_first_violation_by_line_is_reported() -> None:
     source = MM.format("torch.mm(x, x)") + "import time\ntime.time()\n"
     found = find_violations("open('a')\n" + source, kernel_of(source), AllowTorch.GLUE)
-    assert [one.rule for one in found] == ["file-access", "torch-operator", "timer"]
+    assert [rejection.rule for rejection in found] == ["file-access", "torch-operator", "timer"]
     assert find_violation("open('a')\n" + source, kernel_of(source), AllowTorch.GLUE) == found[0]
     assert (
         find_violation(source, kernel_of(source), AllowTorch.ALL)

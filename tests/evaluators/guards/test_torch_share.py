@@ -40,14 +40,14 @@ class Reference(nn.Module):
 
 
 def seen(call: Callable[[], object]) -> list[Operator]:
-    return [Operator(**one) for one in operators_of(call)]
+    return [Operator(**row) for row in operators_of(call)]
 
 
 def reference_client(candidate: Call, reference: Call, allow: AllowTorch = AllowTorch.GLUE) -> Rejection | None:
     """Of the candidate on the same inputs, as the evaluator asks."""
     with torch.no_grad():
         theirs = op_counter.count(Reference(reference), [X, Y])["details"]
-        return torch_violation(seen(lambda: candidate(X, Y)), [Operator(**one) for one in theirs], allow)
+        return torch_violation(seen(lambda: candidate(X, Y)), [Operator(**their) for their in theirs], allow)
 
 
 def kernel(*like: torch.Tensor) -> torch.Tensor:
@@ -179,7 +179,7 @@ def test_none_leaves_allocation_and_views() -> None:
 
 
 def test_counts_are_totals_by_name() -> None:
-    operators = {one.name: one for one in seen(lambda: (X @ Y, X @ Y[:, :64], X * X, X.t()))}
+    operators = {operator.name: operator for operator in seen(lambda: (X @ Y, X @ Y[:, :64], X * X, X.t()))}
     assert set(operators) == {"mm", "mul"}, "views are no work"
     assert operators["mm"].calls == 2 and operators["mm"].matrix_flops == 2 * N * N * (N + 64)
     assert operators["mul"].bytes == 2 * N * N * 4, "read once, written once"
@@ -213,8 +213,8 @@ def test_the_corpus_breaks_no_rule_while_it_runs() -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert set(found) == set(names)
-    for one in found.values():
-        assert (one["watch"], one["torch"], one["proof"], one["foreign"]) == ([], "", "", [])
-        assert one["launches"] and one["give-back"].startswith("torch-operator")
+    for operator in found.values():
+        assert (operator["watch"], operator["torch"], operator["proof"], operator["foreign"]) == ([], "", "", [])
+        assert operator["launches"] and operator["give-back"].startswith("torch-operator")
     assert found["tilelang_cpu/level2/2_12"]["operators"] == ["clone"], "its weight is packed on each call"
     assert found["triton/level2/2_10"]["operators"] == [], "copies of the interpreter's are none of the kernel's"

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from queue import SimpleQueue
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -88,7 +89,7 @@ def test_what_is_replaced_is_named(
         really = isinstance
         patch.setattr(owner, name, (lambda *given: really(*given)) if name == "isinstance" else fake, raising=False)
         found = look("load")
-    assert ("patched-function", f"{where}, after load") in [(one["rule"], one["where"]) for one in found]
+    assert ("patched-function", f"{where}, after load") in [(row["rule"], row["where"]) for row in found]
     assert rules(watch) == [], "and nothing is left when it is put back"
 
 
@@ -221,6 +222,8 @@ def test_a_thread_that_is_about_to_begin_has_no_result() -> None:
 
 def test_a_process_that_goes_on_is_seen(watch: Watch) -> None:
     process = subprocess.Popen(["sleep", "60"])
+    while Path(f"/proc/{process.pid}/comm").read_text() != "sleep\n":  # the name changes after the program has begun
+        time.sleep(0.001)
     assert rules(watch) == [("background-process", f"sleep ({process.pid})")]
     process.kill()
     for _ in range(100):  # it is not waited for: what has ended is no process that works

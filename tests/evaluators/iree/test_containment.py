@@ -134,8 +134,8 @@ def test_a_module_reads_no_file_of_the_user(evaluator: IreeEvaluator, outside: I
 
 
 def test_a_module_gets_no_key(evaluator: IreeEvaluator) -> None:
-    session = evaluator._session_of(problem())
-    environment = Path(f"/proc/{session.pid}/environ").read_bytes()
+    runner = evaluator._runner_of(problem())
+    environment = Path(f"/proc/{runner.pid}/environ").read_bytes()
     assert b"PATH=" in environment and KEY.encode() not in environment
 
 

@@ -13,9 +13,9 @@ import pytest
 from kernelwright.core import Config, DeviceError, MlirProblem, OptionError, ProblemError, Status, extras
 from kernelwright.evaluators.iree import target
 from kernelwright.evaluators.iree.evaluator import IreeEvaluator
-from kernelwright.evaluators.iree.process import ModuleFailed, ModuleProcess
-from kernelwright.evaluators.iree.processes import Processes
-from kernelwright.evaluators.iree.session import Session
+from kernelwright.evaluators.iree.module_runner import ModuleRunner
+from kernelwright.evaluators.iree.process import ModuleFailedError, ModuleProcess
+from kernelwright.evaluators.iree.processes import IreeProcesses
 from kernelwright.evaluators.iree.verdicts import NO_NUMPY
 from kernelwright.evaluators.settings import Limits, Sampling, Sandbox, SearchSettings, Settings
 from kernelwright.evaluators.workers.channel import Message
@@ -42,7 +42,7 @@ def problem() -> MlirProblem:
 def test_schedules_are_verified_and_timed_beside_the_default(evaluator: IreeEvaluator, problem: MlirProblem) -> None:
     asked = [configs(tile=16, vector=8), configs(tile=32, vector=4), configs(tile=0, vector=3)]
     found = list(evaluator.evaluate(problem, scheduled(), asked))
-    assert [one.config for one in found] == [dict(config) for config in asked]
+    assert [evaluation.config for evaluation in found] == [dict(config) for config in asked]
     right = found[0]
     assert right.status is Status.OK and right.speedup and right.cores_used
     assert right.correctness and right.correctness.deterministic and right.correctness.error_fp64 is not None
@@ -56,10 +56,10 @@ def test_schedules_are_verified_and_timed_beside_the_default(evaluator: IreeEval
 def test_finalists_are_checked_with_new_inputs_and_timed_together(
     evaluator: IreeEvaluator, problem: MlirProblem
 ) -> None:
-    default, one = evaluator.compare(problem, scheduled(), [Config(), configs(tile=16, vector=8)])
-    assert default.config == {} and default.speedup and one.speedup
-    assert one.correctness and one.correctness.checks == 3
-    assert default.reference == one.reference
+    default, evaluation = evaluator.compare(problem, scheduled(), [Config(), configs(tile=16, vector=8)])
+    assert default.config == {} and default.speedup and evaluation.speedup
+    assert evaluation.correctness and evaluation.correctness.checks == 3
+    assert default.reference == evaluation.reference
 
 
 def test_a_wrong_module_is_found_and_not_timed(evaluator: IreeEvaluator, problem: MlirProblem) -> None:
@@ -99,7 +99,7 @@ def test_a_failing_call_is_a_result_and_the_next_module_runs(evaluator: IreeEval
     stopping = replace(started_at(failing), plain=MATMUL, source=MATMUL)
     (found,) = evaluator.evaluate(problem, stopping, [configs(start=0)])
     assert found.status is Status.RUNTIME_ERROR and "stop" in found.message
-    assert all(one.ok for one in evaluator.evaluate(problem, scheduled(), [configs(tile=32, vector=8)]))
+    assert all(evaluation.ok for evaluation in evaluator.evaluate(problem, scheduled(), [configs(tile=32, vector=8)]))
 
 
 def test_a_finalist_that_fails_takes_none_with_it(evaluator: IreeEvaluator, problem: MlirProblem) -> None:
@@ -118,15 +118,15 @@ def test_a_crash_costs_one_process(tmp_path: Path, problem: MlirProblem, monkeyp
         os.kill(process.pid, signal.SIGSEGV)  # now, since one that is dead before is started anew, and nothing fails
         return ask(process, op, **request)
 
-    processes = Processes("cpu", Limits(), Sandbox.AUTO)
-    session = Session(problem, target.IreeTarget("cpu"), processes, {"folder": tmp_path}, call_s=10.0, seed=1)
+    processes = IreeProcesses("cpu", Limits(), Sandbox.AUTO)
+    runner = ModuleRunner(problem, target.IreeTarget("cpu"), processes, {"folder": tmp_path}, call_s=10.0, seed=1)
     monkeypatch.setattr(ModuleProcess, "ask", killed)
-    with pytest.raises(ModuleFailed, match="killed by SIGSEGV") as caught:
-        session.check("default")
+    with pytest.raises(ModuleFailedError, match="killed by SIGSEGV") as caught:
+        runner.check("default")
     assert caught.value.status is Status.CRASHED
     monkeypatch.undo()
-    assert session.check("default")["status"] == Status.OK
-    session.close()
+    assert runner.check("default")["status"] == Status.OK
+    runner.close()
     processes.close()
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from kernelwright.core import ProblemError
-from kernelwright.evaluators.iree.processes import Processes
+from kernelwright.evaluators.iree.processes import IreeProcesses
 from kernelwright.evaluators.iree.reading import require_readable
 from kernelwright.evaluators.settings import Limits, Sandbox
 from kernelwright.tuners.mlir.analysis import analyse
@@ -18,8 +18,8 @@ ALIASES = "".join(f"#a{n + 1} = [#a{n}]\n" for n in range(DEEP))
 
 
 @pytest.fixture(scope="module")
-def processes() -> Iterator[Processes]:
-    made = Processes("cpu", Limits(), Sandbox.AUTO)
+def processes() -> Iterator[IreeProcesses]:
+    made = IreeProcesses("cpu", Limits(), Sandbox.AUTO)
     yield made
     made.close()
 
@@ -36,19 +36,19 @@ def processes() -> Iterator[Processes]:
     ],
     ids=["attributes", "regions", "sums", "aliases"],
 )
-def test_what_crashes_the_parser_is_told(processes: Processes, source: str) -> None:
+def test_what_crashes_the_parser_is_told(processes: IreeProcesses, source: str) -> None:
     with pytest.raises(ProblemError, match="cannot read deep: its parser was killed by SIGSEGV; does it nest"):
         require_readable(source, "deep", processes)
 
 
-def test_other_modules_are_left_to_the_parser(processes: Processes) -> None:
+def test_other_modules_are_left_to_the_parser(processes: IreeProcesses) -> None:
     require_readable(MATMUL, "matmul", processes)
     require_readable("no module", "none", processes)
     with pytest.raises(ProblemError, match="none, line 1"):
         analyse("no module", "none")
 
 
-def test_a_depth_that_the_parser_survives_and_python_does_not_is_told(processes: Processes) -> None:
+def test_a_depth_that_the_parser_survives_and_python_does_not_is_told(processes: IreeProcesses) -> None:
     deep = "module {" * 1500 + MATMUL + "}" * 1500
     require_readable(deep, "deep", processes)
     with pytest.raises(ProblemError, match="deep nests too deeply"):

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from kernelwright.core import Problem
 from kernelwright.evaluators.kernelbench.evaluator import KernelBench, KernelBenchSettings
-from kernelwright.evaluators.kernelbench.precision import Precision
+from kernelwright.evaluators.kernelbench.precision import KernelBenchPrecision
 from kernelwright.evaluators.pipeline.processes import Processes
 from kernelwright.evaluators.settings import Limits
 
@@ -28,7 +28,7 @@ class Case:
     problem: Problem
     source: str
     backend: str = "cuda"
-    precision: Precision = Precision.FP32
+    precision: KernelBenchPrecision = KernelBenchPrecision.FP32
 
 
 @pytest.fixture(scope="package")

@@ -12,7 +12,7 @@ import pytest
 from kernelwright.core import Problem
 from kernelwright.corpus import find_kernel, find_problem, list_problems
 from kernelwright.evaluators.kernelbench.evaluator import KernelBench, KernelBenchSettings
-from kernelwright.evaluators.kernelbench.precision import Precision
+from kernelwright.evaluators.kernelbench.precision import KernelBenchPrecision
 from kernelwright.evaluators.kernelbench.result import KernelBenchResult
 from kernelwright.evaluators.pipeline.processes import Processes
 from kernelwright.evaluators.settings import Limits
@@ -41,7 +41,9 @@ def shipped(number: str, backend: str = "triton", workload: str = "tiny") -> Cas
     return Case(find_problem(file.problem).read().at(workload), kernel.source, kernel.language.id)
 
 
-def modified(problem: Problem, body: str, constructor: str = "pass", precision: Precision = Precision.FP32) -> Case:
+def modified(
+    problem: Problem, body: str, constructor: str = "pass", precision: KernelBenchPrecision = KernelBenchPrecision.FP32
+) -> Case:
     """The reference itself, with something done to what it returns."""
     source = (
         f"import torch\n\nclass ModelNew(Model):\n    def __init__(self, *arguments):\n        {constructor}\n"
@@ -64,7 +66,7 @@ def cases() -> dict[str, Case]:
         "not a tensor": modified(relu, "return [y]"),
         "refuses to be made": modified(relu, "return y", "raise RuntimeError('no room')"),
         "other weights": modified(find_problem("2_12").read().at("tiny"), "return y", "torch.rand(1)"),
-        "half right in half": modified(norm, "return y * 1.003", precision=Precision.FP16),
+        "half right in half": modified(norm, "return y * 1.003", precision=KernelBenchPrecision.FP16),
         "does not load": Case(relu, "import triton\nimport nothing_of_this_name\n", "triton"),
         "no ModelNew": Case(relu, "import torch\n"),
         "no Python": Case(relu, "class ModelNew(:\n"),
@@ -112,7 +114,7 @@ def test_it_agrees_with_a_recomputation(
     )
     # Not that both say nothing: the differences are there, one per trial, and not the same for two problems.
     differences = [tuple(result.metadata["max_difference"]) for n, result in results.items() if "wrong level" in n]
-    assert len(differences) == len(set(differences)) == 12 and {len(one) for one in differences} == {5}
+    assert len(differences) == len(set(differences)) == 12 and {len(difference) for difference in differences} == {5}
     assert all(result.runtime is None and result.ref_runtime is None for result in results.values())
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from kernelwright.core import Problem
 from kernelwright.corpus import find_problem
 from kernelwright.evaluators.kernelbench.device import CpuDevice
-from kernelwright.evaluators.kernelbench.precision import Precision
+from kernelwright.evaluators.kernelbench.precision import KernelBenchPrecision
 from kernelwright.evaluators.kernelbench.protocol import KernelBenchProtocol
 from kernelwright.evaluators.kernelbench.result import KernelBenchResult
 
@@ -37,11 +37,13 @@ def relu() -> Problem:
 
 
 def run(
-    device: ScriptedDevice, body: str, perf_trials: int = 2, precision: Precision = Precision.FP32
+    device: ScriptedDevice, body: str, perf_trials: int = 2, precision: KernelBenchPrecision = KernelBenchPrecision.FP32
 ) -> dict[str, Any]:
     problem, source = relu(), SOURCE.format(body)
-    one = KernelBenchProtocol(device, problem.source, dict(problem.sizes), source, "cuda", precision, 5, perf_trials)
-    found = one.run()
+    protocol = KernelBenchProtocol(
+        device, problem.source, dict(problem.sizes), source, "cuda", precision, 5, perf_trials
+    )
+    found = protocol.run()
     KernelBenchResult.model_validate(found)
     return found
 
@@ -97,7 +99,7 @@ def test_a_device_that_is_upset_counts_as_not_compiled() -> None:
 
 
 def test_precision_casts_inputs_and_widens_the_tolerance() -> None:
-    for precision, dtype in ((Precision.FP16, "float16"), (Precision.BF16, "bfloat16")):
+    for precision, dtype in ((KernelBenchPrecision.FP16, "float16"), (KernelBenchPrecision.BF16, "bfloat16")):
         body = f"assert x.dtype == torch.{dtype}, x.dtype; return torch.relu(x) * 1.005"
         assert run(ScriptedDevice([1.0] * 6), body, precision=precision)["correctness"]
     assert not run(ScriptedDevice([1.0] * 6), "return torch.relu(x) * 1.005")["correctness"]

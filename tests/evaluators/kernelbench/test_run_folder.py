@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernelwright.api.evaluate import FolderResult
+from kernelwright.commands.evaluate import FolderResult
 from kernelwright.core import OptionError, ResultsError, TorchProblem
 from kernelwright.corpus import find_problem
 from kernelwright.evaluators.kernelbench.result import THRESHOLDS, KernelBenchResult, TimingStats, fast_p
@@ -37,8 +37,8 @@ def problem(number: str) -> TorchProblem:
 
 
 def file(folder: RunFolder, number: str, found: KernelBenchResult, sample: int = 0) -> None:
-    one = problem(number)
-    folder.add(Sample.of(one, sample), one, f"# kernel for {number}\n", found)
+    numbered = problem(number)
+    folder.add(Sample.of(numbered, sample), numbered, f"# kernel for {number}\n", found)
 
 
 def test_where_both_protocols_were_asked_for_the_strict_figures_count(tmp_path: Path) -> None:
@@ -51,16 +51,16 @@ def test_where_both_protocols_were_asked_for_the_strict_figures_count(tmp_path: 
         "1_36": StrictResult(status="ok", speedup=0.5),
     }
     for number, verdict in strict.items():
-        one = problem(number)
-        folder.add(Sample.of(one, 0), one, "# kernel\n", result(0.155), verdict)
+        numbered = problem(number)
+        folder.add(Sample.of(numbered, 0), numbered, "# kernel\n", result(0.155), verdict)
     file(folder, "1_36", result(0.155))  # another text of the kernel, of which no strict verdict is known
     assert folder.speedups() == dict.fromkeys((19, 94, 23, 36), pytest.approx(12.9, abs=0.01))
     assert folder.strict_speedups() == {19: 1.016, 94: None, 23: None, 36: None}
     known = {number: folder.has_strict(Sample.of(problem(number), 0)) for number in strict}
     assert known == {"1_19": True, "1_94": True, "1_23": False, "1_36": False}, "what was disturbed is measured again"
-    found = FolderResult((), folder.speedups(), folder.strict_speedups()).record()
+    found = FolderResult(verdicts=(), speedups=folder.speedups(), strict_speedups=folder.strict_speedups()).to_json()
     assert (found["fast_p"]["1.5"], found["fast_p"]["1.0"], found["kernelbench_fast_p"]["1.5"]) == (0.0, 0.25, 1.0)
-    alone = FolderResult((), folder.speedups()).record()
+    alone = FolderResult(verdicts=(), speedups=folder.speedups()).to_json()
     assert alone["fast_p"]["1.5"] == 1.0 and "kernelbench_fast_p" not in alone
 
 
@@ -79,7 +79,7 @@ def test_the_files_are_those_of_kernelbench(tmp_path: Path) -> None:
     assert list(entries["19"][0]) == ["sample_id", "compiled", "correctness", "metadata", "runtime", "runtime_stats"]
     assert (entries["94"][0]["runtime"], entries["94"][0]["runtime_stats"]) == (-1.0, {})
     baseline = json.loads((folder.path / "baseline_time_torch.json").read_text())
-    assert {level: {name: one["mean"] for name, one in times.items()} for level, times in baseline.items()} == {
+    assert {level: {name: time["mean"] for name, time in times.items()} for level, times in baseline.items()} == {
         "level1": {"19_ReLU.py": 2.0}
     }
     assert (folder.path / "level_1_problem_19_sample_0_kernel.py").read_text() == "# kernel for 1_19\n"
@@ -93,7 +93,7 @@ def test_other_entries_are_kept_and_the_same_one_is_replaced(tmp_path: Path) -> 
     file(folder, "1_19", result(4.0))
     entries = json.loads((tmp_path / "eval_results.json").read_text())
     assert list(entries) == ["7", "19"] and entries["7"] == [theirs]
-    assert [(one["sample_id"], one["runtime"]) for one in entries["19"]] == [(0, 4.0), (3, -1.0)]
+    assert [(sample["sample_id"], sample["runtime"]) for sample in entries["19"]] == [(0, 4.0), (3, -1.0)]
     assert entries["19"][1] == theirs
     assert folder.has(Sample(1, 19, 3)) and not folder.has(Sample(1, 19, 1)) and not folder.has(Sample(1, 1, 0))
 
@@ -120,7 +120,7 @@ def test_commands_that_run_at_once_lose_nothing(tmp_path: Path) -> None:
     filing = [subprocess.Popen([sys.executable, "-c", FILE_MANY, str(tmp_path), *share]) for share in samples]
     assert [process.wait(timeout=100) for process in filing] == [0] * 4
     entries = json.loads((tmp_path / "eval_results.json").read_text())
-    assert {number: [one["sample_id"] for one in found] for number, found in entries.items()} == {
+    assert {number: [sample["sample_id"] for sample in found] for number, found in entries.items()} == {
         "19": list(range(1, 17)),
         "47": list(range(1, 17)),
     }
@@ -137,13 +137,13 @@ def test_fast_p_is_that_of_its_analysis(tmp_path: Path) -> None:
     file(folder, "1_94", result(0.01), sample=1)
     file(folder, "1_94", result(4.0, 3.0))
     entries = {
-        number: next(one for one in found if one["sample_id"] == 0)
+        number: next(sample for sample in found if sample["sample_id"] == 0)
         for number, found in json.loads((tmp_path / "eval_results.json").read_text()).items()
     }
     baseline = json.loads((tmp_path / "baseline_time_torch.json").read_text())["level1"]
-    correct = np.array([one["correctness"] for one in entries.values()])
-    expected = np.array([one["mean"] for one in baseline.values()])[correct]
-    actual = np.array([one["runtime"] for one in entries.values()])[correct]
+    correct = np.array([entry["correctness"] for entry in entries.values()])
+    expected = np.array([item["mean"] for item in baseline.values()])[correct]
+    actual = np.array([entry["runtime"] for entry in entries.values()])[correct]
     speedups = list(folder.speedups().values())
     for p in THRESHOLDS:
         assert fast_p(speedups, p) == np.sum(expected / actual > p) / len(correct)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import kernelwright.core.language as language
 import pytest
@@ -24,9 +25,7 @@ from kernelwright.core import (
     Problem,
     PythonKernel,
     Status,
-    Target,
     TorchProblem,
-    backends,
     find_language,
 )
 from kernelwright.evaluators.local import LocalEvaluator
@@ -36,6 +35,7 @@ from kernelwright.evaluators.reference.client import ReferenceClient
 from kernelwright.evaluators.settings import AllowTorch, Sampling, SearchSettings
 from kernelwright.evaluators.workers.client import Worker
 from kernelwright.prompts.guides import guide_for, section
+from kernelwright.testing import LanguageSuite
 
 from ...conftest import FAST, SCALE_KERNEL
 
@@ -63,18 +63,32 @@ def plugin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         sys.modules.pop(name, None)
 
 
-def test_its_kernels_are_recognized() -> None:
-    kernel = PythonKernel.parse(SCALE)
-    assert (kernel.language.id, kernel.target, kernel.backend) == ("tinyc", Target.CPU, "tinyc_cpu")
-    assert "tinyc_cpu" in backends()
-    assert find_language("tinyc") is kernel.language
+class TestTinyC(LanguageSuite):
+    @pytest.fixture
+    def language(self) -> language.Language:
+        return find_language("tinyc")
+
+    @pytest.fixture
+    def right(self) -> str:
+        return SCALE
+
+    @pytest.fixture
+    def idle(self) -> str:
+        return SCALE.replace("        scale(x, self.weight, y)\n", "        y.copy_(x).mul_(self.weight)\n")
+
+    @pytest.fixture
+    def broken(self) -> str:
+        return SCALE.replace("c[i] = a[i]", "c[i] = nothing[i]")
+
+
+def test_it_is_told_from_others() -> None:
     # What is built on a language imports that too, and is not taken for it.
     assert PythonKernel.parse(f"import triton\n{SCALE}").language.id == "tinyc"
     with pytest.raises(KernelError, match="neither tilelang nor triton nor tinyc"):
         PythonKernel.parse(SCALE.replace("import tinyc", ""))
 
 
-def test_its_guide_is_found() -> None:
+def test_a_section_of_its_guide_is_found() -> None:
     kernel = PythonKernel.parse(SCALE)
     assert section(guide_for(kernel.language, kernel.target), "statements").endswith("One line of C per element.")
 
@@ -87,41 +101,27 @@ def test_the_lines_that_its_compiler_names_are_shown() -> None:
     assert marked.endswith('@tinyc.kernel("c[i] = a[i] * b[i % 256]", FLAGS)')
 
 
-def test_a_kernel_is_checked_timed_and_seen_to_launch_its_own(scale_problem: Problem) -> None:
-    with LocalEvaluator(settings=GUARDED, rng=random.Random(1)) as evaluator:
-        right, idle, broken = (
-            next(iter(evaluator.evaluate(scale_problem, PythonKernel.parse(source), [Config()])))
-            for source in (
-                SCALE,
-                SCALE.replace("        scale(x, self.weight, y)\n", "        y.copy_(x).mul_(self.weight)\n"),
-                SCALE.replace("c[i] = a[i]", "c[i] = nothing[i]"),
-            )
-        )
-    assert right.status is Status.OK, right.message
-    assert right.latency_ms is not None and right.speedup is not None
-    assert idle.status is Status.REJECTED
-    assert broken.status is Status.COMPILE_ERROR and "nothing" in broken.message
-
-
 def test_a_search_compiles_ahead(scale_problem: Problem) -> None:
     searching = replace(GUARDED, search=SearchSettings(compilers=2, window=2, sampling=QUICK))
     configs = [Config({"FLAGS": flags}) for flags in ("-O1", "-O2")]
     with LocalEvaluator(settings=searching, rng=random.Random(1)) as evaluator:
         found = list(evaluator.evaluate(scale_problem, PythonKernel.parse(SCALE), configs))
-    assert [one.status for one in found] == [Status.OK, Status.OK], [one.message for one in found]
-    assert len({one.code_digest for one in found} - {None}) == 2, "both were traced, and told apart"
+    assert [evaluation.status for evaluation in found] == [Status.OK, Status.OK], [
+        evaluation.message for evaluation in found
+    ]
+    assert len({evaluation.code_digest for evaluation in found} - {None}) == 2, "both were traced, and told apart"
 
 
 def test_a_language_is_imported_when_a_kernel_needs_it(scale_problem: Problem) -> None:
     other, both = PythonKernel.parse(SCALE_KERNEL), PythonKernel.parse(f"# As TinyC does.\nimport triton\n{SCALE}")
     with LocalEvaluator(settings=GUARDED) as evaluator:
         processes = evaluator.processes
-        processes.load_languages(languages_of(other), other.language)
+        processes.servers.load(languages_of(other), other.language)
         assert processes.server.knows("tilelang") and not processes.server.knows("tinyc")
         with processes.compilers(scale_problem, processes.cache(other), 1) as pool:
             late = pool.submit(SCALE).result(timeout=60)
         assert late.digest is not None, "a compiler that imports it with the source captures its launches too"
-        processes.load_languages(languages_of(both), both.language)
+        processes.servers.load(languages_of(both), both.language)
         assert processes.server.knows("tinyc") and processes.server.knows("triton")
 
 
@@ -132,15 +132,15 @@ def test_languages_are_imported_while_a_new_reference_opens(
     with LocalEvaluator(settings=GUARDED) as evaluator:
         processes = evaluator.processes
 
-        def open_late(client: ReferenceClient, problem: TorchProblem, worker: Worker) -> None:
+        def open_late(client: ReferenceClient, problem: TorchProblem, worker: Worker, *more: Any) -> None:
             deadline = time.monotonic() + 60
             while not processes.server.knows("tilelang"):
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
-            opened(client, problem, worker)
+            opened(client, problem, worker, *more)
 
         monkeypatch.setattr(ReferenceClient, "__init__", open_late)
-        processes.expect_languages(languages_of(kernel))
+        processes.servers.expect(languages_of(kernel))
         assert not processes.server.knows("tilelang")
         assert processes.reference_client(TorchProblem.of(scale_problem)).alive
 
@@ -152,9 +152,9 @@ def test_a_language_that_a_kernel_only_names_may_be_missing(monkeypatch: pytest.
     with LocalEvaluator(settings=GUARDED) as evaluator:
         kernel = PythonKernel.parse(f"# Unlike absent.\n{SCALE}")
         assert languages_of(kernel) == (kernel.language, absent)
-        evaluator.processes.load_languages(languages_of(kernel), kernel.language)
+        evaluator.processes.servers.load(languages_of(kernel), kernel.language)
         with pytest.raises(DeviceError, match="cannot import absent: No module named 'absent'"):
-            evaluator.processes.load_languages([absent], absent)
+            evaluator.processes.servers.load([absent], absent)
 
 
 def test_the_variable_names_plug_ins(plugin: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,9 @@ from kernelwright.evaluators.candidate.process import CandidateProcess
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.pipeline.device_access import SHARES, DeviceAccess
 from kernelwright.evaluators.reference.client import ReferenceClient
-from kernelwright.evaluators.workers.client import ForkServer, Worker, WorkerDied
+from kernelwright.evaluators.workers.client import Worker, WorkerDiedError
 from kernelwright.evaluators.workers.device_lock import DeviceLock
+from kernelwright.evaluators.workers.server_client import ForkServer
 
 from ...conftest import FAST, PROVING, SCALE_KERNEL, Unguarded, torch_kernel
 from ..device_access import is_exclusive, is_held
@@ -78,7 +79,7 @@ def proving() -> Iterator[LocalEvaluator]:
 
 def as_on_a_gpu(evaluator: LocalEvaluator, seen: Seen, memory_bytes: float = 0.0) -> None:
     """A made-up GPU: too small to share, unless its memory is given."""
-    seen.access = evaluator._bench._access
+    seen.access = evaluator._runner._access
     seen.access._device = "cuda"
     evaluator.processes.reference_client = partial(_with_memory, evaluator.processes.reference_client, memory_bytes)  # type: ignore[method-assign]
 
@@ -125,7 +126,7 @@ def test_a_check_gives_way_between_its_steps(
         note(what)
 
     monkeypatch.setattr(seen, "note", partial(noting, seen.note))
-    monkeypatch.setattr(DeviceLock, "give_way", lambda lock: gave_way.update([last]))
+    monkeypatch.setattr(DeviceLock, "yield_to_waiter", lambda lock: gave_way.update([last]))
     (found,) = proving.evaluate(scale_problem, scale_kernel, [Config()])
     assert found.ok
     assert gave_way["check"] >= 3, "between the comparisons of a launch plan"
@@ -136,7 +137,7 @@ def test_a_check_gives_way_between_its_steps(
 def test_torchs_compiler_begins_before_others_have_to_wait(
     evaluator: LocalEvaluator, seen: Seen, scale_problem: TorchProblem, device: str, before: list[str]
 ) -> None:
-    seen.access, evaluator.device = evaluator._bench._access, device
+    seen.access, evaluator.device = evaluator._runner._access, device
     evaluator.generated_code(scale_problem)
     assert [op for op in ("generate_ahead", "generate") if seen.free[op]] == before
     assert seen.locked["generate"] == 1
@@ -147,7 +148,7 @@ def test_finalists_are_checked_beside_others_and_timed_alone(
 ) -> None:
     as_on_a_gpu(evaluator, seen, ENOUGH_BYTES)
     found = evaluator.compare(scale_problem, scale_kernel, [Config({"BLOCK": 64}), Config({"BLOCK": 128})])
-    assert [one.status for one in found] == [Status.OK] * 2, found
+    assert [evaluation.status for evaluation in found] == [Status.OK] * 2, found
     assert seen.locked["time"] and seen.shared["check"]
     assert not any(seen.shared[op] or seen.free[op] for op in MEASURED) and not seen.locked["check"]
 
@@ -182,6 +183,18 @@ def test_a_kernel_that_finds_too_little_memory_beside_others_is_evaluated_again_
     (found,) = evaluator.evaluate(scale_problem, hungry, [Config()])
     assert found.status is Status.RUNTIME_ERROR and "out of memory" in found.message
     assert (seen.shared["state"], seen.locked["state"]) == (evaluations - 1, 1)
+
+
+def test_a_kernel_that_finds_too_little_memory_beside_what_the_reference_keeps_is_evaluated_again_without_it(
+    evaluator: LocalEvaluator, seen: Seen, scale_problem: TorchProblem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ReferenceClient, "keeps_memory", property(lambda self: not self._saves))
+    hungry = torch_kernel("raise RuntimeError('CUDA out of memory. Tried to allocate 2.00 GiB')")
+    as_on_a_gpu(evaluator, seen, 10_000)
+    for evaluations in (2, 3):  # once it keeps nothing, that is the kernel's own fault
+        (found,) = evaluator.evaluate(scale_problem, hungry, [Config()])
+        assert found.status is Status.RUNTIME_ERROR and seen.locked["state"] == evaluations
+    assert seen.locked["save_memory"] == 1
 
 
 def test_a_check_at_other_sizes_that_finds_too_little_memory_beside_others_is_done_again_alone(
@@ -220,7 +233,7 @@ def test_the_device_is_taken_again_where_a_plan_ends_the_process(
 
     def dies(self: Worker, seconds: float, **request: Any) -> Any:
         if request["op"] == "load_plan":
-            raise WorkerDied(-11)
+            raise WorkerDiedError(-11)
         return call(self, seconds, **request)
 
     monkeypatch.setattr(Worker, "call", dies)
@@ -232,7 +245,7 @@ def test_the_device_is_taken_again_where_a_plan_ends_the_process(
 def test_on_a_cpu_nobody_measures_while_a_plan_is_compiled(
     proving: LocalEvaluator, seen: Seen, scale_problem: TorchProblem, scale_kernel: Kernel
 ) -> None:
-    seen.access = proving._bench._access
+    seen.access = proving._runner._access
     (found,) = proving.evaluate(scale_problem, scale_kernel, [Config()])
     assert found.ok and (seen.free["candidate load_plan"], seen.locked["candidate load_plan"]) == (0, 1)
 
@@ -241,9 +254,9 @@ def test_a_new_worker_opens_its_device_before_others_have_to_wait(seen: Seen, sc
     """A rejected or wrong kernel ends its worker, so that a search needs another one for the next."""
     kernel = torch_kernel("return x * self.weight + (CASE == 1)", top="CASE = 0")
     with Unguarded(settings=SEARCHING) as searching:
-        seen.access = searching._bench._access
+        seen.access = searching._runner._access
         found = list(searching.evaluate(scale_problem, kernel, [Config({"CASE": 1}), Config({"CASE": 0})]))
-    assert [one.status for one in found] == [Status.WRONG_VALUE, Status.OK]
+    assert [evaluation.status for evaluation in found] == [Status.WRONG_VALUE, Status.OK]
     assert (seen.free["candidate.worker"], seen.locked["candidate.worker"]) == (2, 0)
 
 
@@ -252,10 +265,10 @@ def test_code_that_is_imported_does_not_keep_others_waiting(
 ) -> None:
     """It may never end."""
     endless = torch_kernel("return x * self.weight", top="import time\nwhile True:\n    time.sleep(0.1)")
-    seen.access = evaluator._bench._access
+    seen.access = evaluator._runner._access
     limits = replace(FAST.limits, compile_s=2.0)
     with Unguarded(settings=replace(FAST, limits=limits)) as impatient:
-        seen.access = impatient._bench._access
+        seen.access = impatient._runner._access
         (found,) = impatient.evaluate(scale_problem, endless, [Config()])
     assert found.status is Status.TIMEOUT and "loading" in found.message
     assert (seen.free["candidate load"], seen.locked["candidate load"]) == (1, 0)
@@ -264,6 +277,6 @@ def test_code_that_is_imported_does_not_keep_others_waiting(
 def test_what_was_loaded_before_the_device_was_taken_is_not_loaded_again(
     evaluator: LocalEvaluator, seen: Seen, scale_problem: TorchProblem, scale_kernel: Kernel
 ) -> None:
-    seen.access = evaluator._bench._access
+    seen.access = evaluator._runner._access
     (found,) = evaluator.evaluate(scale_problem, scale_kernel, [Config({"BLOCK": 8})])
     assert found.ok and (seen.free["candidate load"], seen.locked["candidate load"]) == (1, 0)

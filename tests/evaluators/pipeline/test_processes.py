@@ -12,9 +12,10 @@ from types import SimpleNamespace
 import pytest
 from kernelwright.core import Kernel, PythonKernel
 from kernelwright.corpus import find_problem, list_kernels
-from kernelwright.evaluators.pipeline.processes import COMPILER_NICE, Processes
+from kernelwright.evaluators.pipeline.fork_servers import COMPILER_NICE
+from kernelwright.evaluators.pipeline.processes import Processes
 from kernelwright.evaluators.pipeline.servers import COMPILERS_IMPORT
-from kernelwright.evaluators.workers.client import ForkServer
+from kernelwright.evaluators.workers.server_client import ForkServer
 
 from ...conftest import FAST
 from ..compilation.test_fake_device import H200, SMALL
@@ -48,7 +49,7 @@ def test_compilers_of_a_gpu_are_forked_from_one_server(on_a_gpu: Processes, monk
             compiled = pool.submit(MATMUL.source).result(timeout=200)
             assert compiled.ok, compiled.message
     ((server, _), *others) = servers
-    assert len({pid for _, pid in servers}) == 2 and {one for one, _ in others} == {server}
+    assert len({pid for _, pid in servers}) == 2 and {other for other, _ in others} == {server}
     assert os.getpriority(os.PRIO_PROCESS, server.pid) == COMPILER_NICE
     started = Path(f"/proc/{server.pid}")
     assert COMPILERS_IMPORT in (started / "cmdline").read_text().split("\0")
@@ -65,8 +66,8 @@ def test_compilers_of_a_gpu_are_forked_from_one_server(on_a_gpu: Processes, monk
 
 def test_a_kernel_has_one_cache_whatever_its_constants(on_a_gpu: Processes) -> None:
     other: Kernel = PythonKernel.parse(MATMUL.source + "\nMORE = 1\n")
-    one = on_a_gpu.cache(MATMUL)
-    assert on_a_gpu.cache(MATMUL.bind({"BLOCK_M": 64})) == one != on_a_gpu.cache(other)
+    path = on_a_gpu.cache(MATMUL)
+    assert on_a_gpu.cache(MATMUL.bind({"BLOCK_M": 64})) == path != on_a_gpu.cache(other)
 
 
 def test_what_other_sizes_need_is_compiled_into_the_same_cache(on_a_gpu: Processes) -> None:

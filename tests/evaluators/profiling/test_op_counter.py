@@ -31,6 +31,26 @@ def test_the_largest_product_is_the_problems() -> None:
     assert batched["product"] == {"m": 4, "n": 4, "k": 5, "batch": 3, "element_bytes": 8, "dtype": "float64"}
 
 
+class Attends(nn.Module):
+    """Torch's attention with one of its masks."""
+
+    def __init__(self, **mask: object) -> None:
+        super().__init__()
+        self._mask = mask
+
+    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, **self._mask)
+
+
+@pytest.mark.parametrize(
+    ("mask", "seen"),
+    [({}, 8 * 8), ({"is_causal": True}, 8 * 9 // 2), ({"attn_mask": torch.eye(8, dtype=torch.bool)}, 8)],
+)
+def test_a_floor_counts_no_products_that_a_mask_hides(mask: dict[str, object], seen: int) -> None:
+    heads = [torch.randn(2, 3, 8, 16) for _ in range(3)]
+    assert count(Attends(**mask), heads)["matrix_flops"] == 2 * 3 * seen * 2 * (16 + 16)
+
+
 CONVOLUTIONS = [
     # Positions are batch times output sizes; of a stride of two along 9 and 8 with a border there are five each.
     (nn.Conv2d(4, 6, (3, 2), stride=2, padding=1), (2, 4, 9, 8), {"m": 50, "n": 6, "k": 24, "batch": 1, "taps": 6}),
@@ -49,7 +69,7 @@ CONVOLUTIONS = [
 ]
 
 
-@pytest.mark.parametrize(("module", "shape", "product"), CONVOLUTIONS, ids=lambda one: str(one).split("(")[0])
+@pytest.mark.parametrize(("module", "shape", "product"), CONVOLUTIONS, ids=lambda value: str(value).split("(")[0])
 def test_a_convolution_is_a_product(module: nn.Module, shape: tuple[int, ...], product: dict[str, int] | None) -> None:
     found = count(module, [torch.zeros(shape)])["product"]
     assert found == (product and {**product, "element_bytes": 4, "dtype": "float32"})
@@ -109,8 +129,8 @@ def test_a_widened_and_a_wide_operand_make_a_wide_product() -> None:
 def test_a_scaled_product_is_one_of_fp8() -> None:
     class Scaled(nn.Module):
         def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-            one = torch.ones(())
-            return torch._scaled_mm(a, b.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
+            scalar = torch.ones(())
+            return torch._scaled_mm(a, b.t(), scale_a=scalar, scale_b=scalar, out_dtype=torch.bfloat16)
 
     product = count(Scaled(), [torch.ones(n, 32).to(torch.float8_e4m3fn) for n in (16, 48)])["product"]
     assert (product["m"], product["n"], product["k"], product["dtype"]) == (16, 48, 32, "float8_e4m3fn")
@@ -155,6 +175,6 @@ def test_what_an_operator_of_its_own_calls_is_counted_in_its_place() -> None:
 
     result, seen = observe(lambda: hidden(torch.ones(4, 4)))
     assert torch.equal(result, torch.full((4, 4), 0.25))
-    assert [one["name"] for one in seen if one["kind"] == "compute"] == ["sum", "mm", "_softmax"]
-    assert {one["kind"] for one in seen} == {"compute", "free", "layout", "leaving"}
-    assert sum(one["kind"] == "leaving" for one in seen) == 1
+    assert [row["name"] for row in seen if row["kind"] == "compute"] == ["sum", "mm", "_softmax"]
+    assert {row["kind"] for row in seen} == {"compute", "free", "layout", "leaving"}
+    assert sum(row["kind"] == "leaving" for row in seen) == 1

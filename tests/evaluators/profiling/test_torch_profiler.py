@@ -134,7 +134,9 @@ def _by_the_driver(name: str, threads: int) -> int:
 
     from triton.compiler.compiler import CompiledKernel
 
-    (kernel,) = [one for one in gc.get_objects() if type(one) is CompiledKernel and one.name == name]
+    (kernel,) = [
+        get_object for get_object in gc.get_objects() if type(get_object) is CompiledKernel and get_object.name == name
+    ]
     blocks = ctypes.c_int()
     occupancy = ctypes.CDLL("libcuda.so.1").cuOccupancyMaxActiveBlocksPerMultiprocessor
     shared = ctypes.c_size_t(kernel.metadata.shared)

@@ -117,11 +117,11 @@ def test_torch_compiles_and_is_timed_interleaved_with_eager(tmp_path: Path, monk
 
         frames = torch._dynamo.utils.counters["frames"].copy()
         STRICT.set()  # as eager is timed beside it
-        one, other = interleave([eager, compiled], Sampling(seconds=0.1, max_samples=40))
+        first, second = interleave([eager, compiled], Sampling(seconds=0.1, max_samples=40))
         assert torch._dynamo.utils.counters["frames"] == frames  # nothing was compiled while it was timed
-    assert len(drawn) == len(other.measurement.samples_ms) + other.measurement.warmup
+    assert len(drawn) == len(second.measurement.samples_ms) + second.measurement.warmup
     assert drawn[:4] == [0, 1, 0, 1]
-    assert one.measurement.median_ms > 0
+    assert first.measurement.median_ms > 0
     assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "inductor")
     assert any((tmp_path / "inductor").rglob("*.py")), "inductor's cache is somewhere else"
 

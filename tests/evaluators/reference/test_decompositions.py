@@ -31,13 +31,13 @@ def convolutions(draw: st.DrawFn, backwards: bool) -> Arguments:
         return [draw(st.integers(least, most)) for _ in axes]
 
     taps, stride, dilation, padding = each(1, 4), each(1, 4), each(1, 3), each(0, 3)
-    extra = [draw(st.integers(0, max(one) - 1)) for one in zip(stride, dilation, strict=True)]
+    extra = [draw(st.integers(0, max(pair) - 1)) for pair in zip(stride, dilation, strict=True)]
     shape = list(zip(taps, stride, dilation, padding, extra, strict=True))
     if backwards:  # no output without a pixel
         least = [1 + max(0, -(-(2 * pad - far * (tap - 1) - more) // step)) for tap, step, far, pad, more in shape]
     else:
         least = [max(1, far * (tap - 1) + 1 - 2 * pad) for tap, _, far, pad, _ in shape]
-    sizes = [one + draw(st.integers(0, 4)) for one in least]
+    sizes = [number + draw(st.integers(0, 4)) for number in least]
     groups, channels, filters = (draw(st.integers(1, 2)) for _ in range(3))
     wide = (groups * channels, filters) if backwards else (groups * filters, channels)
     generator = torch.Generator().manual_seed(draw(st.integers(0, 9)))
@@ -137,8 +137,8 @@ def test_convolutions_of_one_tap_are_products(sizes: tuple[int, ...], bias: bool
     x, weight = torch.randn(3, 5, *sizes).double(), torch.randn(7, 5, *[1] * len(sizes)).double()
     if layout != "contiguous":
         x = x.movedim(1, -1).contiguous().movedim(-1, 1)
-    one, none = [1 for _ in sizes], [0 for _ in sizes]
-    arguments = (x, weight, torch.randn(7).double() if bias else None, one, none, one, False, none, 1)
+    row, none = [1 for _ in sizes], [0 for _ in sizes]
+    arguments = (x, weight, torch.randn(7).double() if bias else None, row, none, row, False, none, 1)
     found = pointwise(Convolution(*arguments))
     assert torch.allclose(found, aten.convolution.default(*arguments), rtol=1e-12, atol=1e-12)
 
@@ -146,7 +146,8 @@ def test_convolutions_of_one_tap_are_products(sizes: tuple[int, ...], bias: bool
 def test_others_are_left_alone() -> None:
     arguments = (torch.ones(1, 1, 4, 4), torch.ones(1, 1, 2, 2), None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1)
     assert all(
-        one(Convolution(*arguments)) is NotImplemented for one in (transposed, dilated, one_dimensional, pointwise)
+        decomposition(Convolution(*arguments)) is NotImplemented
+        for decomposition in (transposed, dilated, one_dimensional, pointwise)
     )
 
 

@@ -13,7 +13,7 @@ from kernelwright.evaluators.reference.client import ReferenceClient
 from kernelwright.evaluators.reference.generated_codes import GeneratedCodes
 from kernelwright.evaluators.reference.inductor_compiler import (
     OF_CONVOLUTIONS,
-    NotNow,
+    BenchmarkRefusedError,
     among_templates,
     chosen,
     only_one,
@@ -99,13 +99,13 @@ def test_templates_are_the_only_choices_where_there_are_some(monkeypatch: pytest
         assert choose("mm", [other]) == [other]
     with chosen(only_one):
         assert choose("mm", [other]) == [other]
-        with pytest.raises(NotNow, match="have to be measured"):
+        with pytest.raises(BenchmarkRefusedError, match="have to be measured"):
             choose("mm", [other, template])
 
 
 def test_inductor_measures_nothing_that_others_would_notice() -> None:
     """Whether to pad a product is decided by measuring, too."""
-    with without_benchmarks(), pytest.raises(NotNow):
+    with without_benchmarks(), pytest.raises(BenchmarkRefusedError):
         benchmarker.benchmark_gpu(lambda: None)
     assert "benchmark_gpu" not in vars(benchmarker)
 

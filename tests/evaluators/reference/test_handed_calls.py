@@ -12,7 +12,7 @@ import torch
 from kernelwright.core.problem import TOLERANCES
 from kernelwright.evaluators.correctness.inputs import Buffers
 from kernelwright.evaluators.reference.arithmetic import Arithmetic
-from kernelwright.evaluators.reference.worker import Workload
+from kernelwright.evaluators.reference.worker import LoadedWorkload
 from kernelwright.evaluators.timing.priority import Scheduling
 from kernelwright.evaluators.workers import memory
 from kernelwright.evaluators.workers.handover import taken
@@ -38,7 +38,7 @@ class Served:
         (folder / "problem.py").write_text(PROBLEM.format(inputs=inputs, forward=forward))
         tolerances = {dtype: list(tolerance) for dtype, tolerance in TOLERANCES.items()}
         options = {"problem": str(folder / "problem.py"), "sizes": {}, "device": "cpu", "tolerances": tolerances}
-        workload = Workload(options, Arithmetic(), Scheduling())
+        workload = LoadedWorkload(options, Arithmetic(), Scheduling())
         self.reference, self.requests = workload.reference, SimpleNamespace(**workload.handlers)
         self.folder = folder
         self._inputs: list[Any] = []
@@ -47,7 +47,7 @@ class Served:
         """The response, and the inputs of each call as the process that replays makes them."""
         handed = getattr(self.requests, op)(folder=str(self.folder), share=False, **request)
         if handed["inputs"] is not None:
-            self._inputs = [taken(one, "cpu", OpenMemory()) for one in handed["inputs"]]
+            self._inputs = [taken(values, "cpu", OpenMemory()) for values in handed["inputs"]]
         if handed["factors"] is not None:
             (self._factors,) = taken(handed["factors"], "cpu", OpenMemory())
         calls = []
@@ -82,7 +82,7 @@ def test_each_call_has_the_inputs_that_its_result_is_compared_on(tmp_path: Path,
         assert len(handed["drawn"]) == len(calls) == (3 if other is None else 4) and handed["kept"] is kept
         for drawn, values in zip(handed["drawn"], calls, strict=True):
             wanted = served.reference.inputs_of(*drawn)
-            assert all(torch.equal(one, value) for one, value in zip(wanted, values, strict=True)), drawn
+            assert all(torch.equal(expected, value) for expected, value in zip(wanted, values, strict=True)), drawn
     assert handed["drawn"].index((9, "signs", 0)) == OTHER["place"] % 4
 
 
@@ -91,7 +91,7 @@ def test_a_check_has_the_inputs_of_a_timed_call(tmp_path: Path) -> None:
     _, timed = served.handed("hand_calls", seed=3, first=0, count=6, fresh=True)
     for variant in (0, 5):
         _, (checked,) = served.handed("hand_inputs", seed=3, variant=variant)
-        assert all(torch.equal(one, other) for one, other in zip(checked, timed[variant], strict=True))
+        assert all(torch.equal(first, second) for first, second in zip(checked, timed[variant], strict=True))
     assert float(timed[0][0].max()) < 1 < float(timed[5][0].max())
 
 

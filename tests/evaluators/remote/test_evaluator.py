@@ -10,8 +10,9 @@ from dataclasses import replace
 
 import pytest
 from kernelwright.core import Config, DeviceError, Problem, ProblemError, Status
-from kernelwright.evaluators.remote.evaluator import GivenUp, Lost, Overdue, RemoteEvaluator
+from kernelwright.evaluators.remote.evaluator import RemoteEvaluator
 from kernelwright.evaluators.remote.payload import Payload, Response, failure
+from kernelwright.evaluators.remote.workers import PayloadCancelledError, PayloadTimeoutError, WorkerLostError
 from kernelwright.evaluators.settings import SearchSettings, Settings
 
 from ...fakes import PROBLEM, PROFILE, evaluation, kernel
@@ -82,8 +83,8 @@ def test_one_evaluation_per_config_in_order(settings: Settings) -> None:
             yield config
 
     seen = []
-    for one in RemoteEvaluator(workers, settings).evaluate(PROBLEM, KERNEL, source()):
-        seen.append(Config(one.config))
+    for result in RemoteEvaluator(workers, settings).evaluate(PROBLEM, KERNEL, source()):
+        seen.append(Config(result.config))
         assert len(drawn) - len(seen) < 2 * window
     assert seen == configs(14)
     assert workers.most == 2
@@ -98,25 +99,25 @@ def test_a_lost_config_goes_to_another_worker() -> None:
         number = int(payload.configs[0]["A"])
         lost[number] -= 1
         if lost[number] >= 0:
-            raise Lost("the node went away")
+            raise WorkerLostError("the node went away")
         return right(payload)
 
     workers = MadeUp(shaky)
     seen = list(RemoteEvaluator(workers, Settings()).evaluate(PROBLEM, KERNEL, configs(5)))
-    assert [Config(one.config) for one in seen] == configs(5)
-    assert all(one.ok for one in seen)
+    assert [Config(evaluation.config) for evaluation in seen] == configs(5)
+    assert all(evaluation.ok for evaluation in seen)
     assert asked(workers) == {0: 1, 1: 3, 2: 1, 3: 2, 4: 1}
 
 
 def test_a_config_that_loses_every_worker_has_crashed_and_the_rest_of_its_window_has_not() -> None:
     def deadly(payload: Payload) -> list[Response]:
         if any(config["A"] == 1 for config in payload.configs):
-            raise Lost("the node went away")
+            raise WorkerLostError("the node went away")
         return right(payload)
 
     workers = MadeUp(deadly)
     seen = list(RemoteEvaluator(workers, SEARCH, attempts=2).evaluate(PROBLEM, KERNEL, configs(4)))
-    assert [one.status for one in seen] == [Status.OK, Status.CRASHED, Status.OK, Status.OK]
+    assert [evaluation.status for evaluation in seen] == [Status.OK, Status.CRASHED, Status.OK, Status.OK]
     assert seen[1].message == "the node went away, the last of 2 that had it"
     assert seen[1].kernel_digest == KERNEL.digest and seen[1].config == {"A": 1}
 
@@ -124,12 +125,12 @@ def test_a_config_that_loses_every_worker_has_crashed_and_the_rest_of_its_window
 def test_a_config_that_takes_too_long_has_timed_out_and_is_not_tried_again() -> None:
     def slow(payload: Payload) -> list[Response]:
         if payload.configs[0]["A"] == 1:
-            raise Overdue("stopped after 9 s")
+            raise PayloadTimeoutError("stopped after 9 s")
         return right(payload)
 
     workers = MadeUp(slow)
     seen = list(RemoteEvaluator(workers, Settings()).evaluate(PROBLEM, KERNEL, configs(3)))
-    assert [one.status for one in seen] == [Status.OK, Status.TIMEOUT, Status.OK]
+    assert [evaluation.status for evaluation in seen] == [Status.OK, Status.TIMEOUT, Status.OK]
     assert seen[1].message == "stopped after 9 s"
     assert asked(workers)[1] == 1
 
@@ -143,9 +144,10 @@ def test_a_worker_whose_device_fails_is_a_lost_one_until_all_fail() -> None:
             return [failure(DeviceError("the disk is full"))]
         return right(payload)
 
-    assert [one.ok for one in RemoteEvaluator(MadeUp(full_disk), Settings()).evaluate(PROBLEM, KERNEL, configs(2))] == [
-        True
-    ] * 2
+    assert [
+        evaluation.ok
+        for evaluation in RemoteEvaluator(MadeUp(full_disk), Settings()).evaluate(PROBLEM, KERNEL, configs(2))
+    ] == [True] * 2
     broken = MadeUp(lambda payload: [failure(DeviceError("the disk is full"))])
     with pytest.raises(DeviceError, match="the disk is full"):
         list(RemoteEvaluator(broken, Settings()).evaluate(PROBLEM, KERNEL, configs(2)))
@@ -175,7 +177,7 @@ def test_leaving_gives_up_what_is_under_way() -> None:
             begun.release()
             assert given_up.wait(20)
             stopped.append(payload.configs[0]["A"])
-            raise GivenUp
+            raise PayloadCancelledError
 
     evaluations = RemoteEvaluator(Patient(right, 3), Settings()).evaluate(PROBLEM, KERNEL, configs(100))
     next(evaluations)
@@ -204,7 +206,7 @@ def test_in_a_search_what_is_known_travels_and_duplicates_are_whole() -> None:
 
 def test_finalists_and_profiles_that_no_worker_answers_are_no_verdicts() -> None:
     def gone(payload: Payload) -> list[Response]:
-        raise Lost("the node went away")
+        raise WorkerLostError("the node went away")
 
     workers = MadeUp(gone)
     spread = RemoteEvaluator(workers, Settings(), attempts=2)
@@ -217,7 +219,7 @@ def test_finalists_and_profiles_that_no_worker_answers_are_no_verdicts() -> None
 def test_finalists_are_compared_by_one_worker() -> None:
     workers = MadeUp(right)
     finals = RemoteEvaluator(workers, Settings()).compare(PROBLEM, KERNEL, configs(3))
-    assert [one.config for one in finals] == [{"A": 0}, {"A": 1}, {"A": 2}]
+    assert [evaluation.config for evaluation in finals] == [{"A": 0}, {"A": 1}, {"A": 2}]
     assert [len(payload.configs) for payload in workers.asked] == [3]
     profiled = MadeUp(lambda payload: [{"profile": PROFILE.model_dump(mode="json")}])
     assert RemoteEvaluator(profiled, Settings()).profile(PROBLEM) == PROFILE

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 from kernelwright.core import Config, DeviceError, Evaluation, Kernel, KernelwrightError, Problem, Status
-from kernelwright.evaluators.remote.evaluator import Lost, Overdue, RemoteEvaluator
-from kernelwright.evaluators.remote.modal_app import PACKAGE_FOLDERS, Resources, build
+from kernelwright.evaluators.remote.evaluator import RemoteEvaluator
+from kernelwright.evaluators.remote.modal_app import PACKAGE_FILES, PACKAGE_FOLDERS, Resources, build
 from kernelwright.evaluators.remote.modal_evaluator import ModalContainers, explained
 from kernelwright.evaluators.remote.payload import RESPONSES, Payload, What, read_evaluations
+from kernelwright.evaluators.remote.workers import PayloadTimeoutError, WorkerLostError
 
 from ...conftest import FAST
 from ...fakes import evaluation
@@ -32,7 +33,9 @@ def answering(kernel: Kernel) -> Any:
     def run(text: str) -> str:
         payload = Payload.model_validate_json(text)
         found = [evaluation(kernel, Config(config), 2.0) for config in payload.configs]
-        return RESPONSES.dump_json([{"evaluation": one.model_dump(mode="json")} for one in found]).decode()
+        return RESPONSES.dump_json(
+            [{"evaluation": evaluation.model_dump(mode="json")} for evaluation in found]
+        ).decode()
 
     return run
 
@@ -64,8 +67,8 @@ def test_what_is_asked_of_modal(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-something")
     seen = evaluate(scale_problem, scale_kernel, [4, 8, 16, 1], Resources(gpu="H100", containers=2))
-    assert [one.config for one in seen] == [{"BLOCK": 4}, {"BLOCK": 8}, {"BLOCK": 16}, {"BLOCK": 1}]
-    assert all(one.ok for one in seen)
+    assert [evaluation.config for evaluation in seen] == [{"BLOCK": 4}, {"BLOCK": 8}, {"BLOCK": 16}, {"BLOCK": 1}]
+    assert all(evaluation.ok for evaluation in seen)
     (function,) = server.functions
     assert function.resources.gpu_config.gpu_type == "H100!"
     assert function.timeout_secs >= 600
@@ -82,7 +85,7 @@ def test_what_is_asked_of_modal(
     assert "sk-something" not in commands + "".join(server.payloads) + repr(server.metadata)
     ours = [name for name in server.mounted if name.startswith("/root/")]
     assert "/root/kernelwright/evaluators/workers/fork_server.py" in ours
-    assert {name.split("/")[3] for name in ours} == {"__init__.py", *PACKAGE_FOLDERS}
+    assert {name.split("/")[3] for name in ours} == {*PACKAGE_FILES, *PACKAGE_FOLDERS}
     assert not [name for name in ours if "__pycache__" in name]
     assert server.rpcs[-1] == "AppClientDisconnect"
 
@@ -162,11 +165,11 @@ def test_what_modal_refuses(
             "Modal cannot build the image: no such tag",
         ),
         (modal.exception.ResourceExhaustedError("no credit"), DeviceError, "Modal: no credit"),
-        (modal.exception.FunctionTimeoutError(""), Overdue, "stopped by Modal after 900 s"),
-        (modal.exception.InputCancellation("cancelled"), Lost, "the container was lost: cancelled"),
-        (modal.exception.RemoteError("killed"), Lost, "the container was lost: killed"),
-        (modal.exception.ExecutionError("odd"), Lost, "the container was lost: odd"),
-        (modal.exception.OutputExpiredError(), Lost, "the container was lost: OutputExpiredError"),
+        (modal.exception.FunctionTimeoutError(""), PayloadTimeoutError, "stopped by Modal after 900 s"),
+        (modal.exception.InputCancellation("cancelled"), WorkerLostError, "the container was lost: cancelled"),
+        (modal.exception.RemoteError("killed"), WorkerLostError, "the container was lost: killed"),
+        (modal.exception.ExecutionError("odd"), WorkerLostError, "the container was lost: odd"),
+        (modal.exception.OutputExpiredError(), WorkerLostError, "the container was lost: OutputExpiredError"),
         (ZeroDivisionError("a bug"), ZeroDivisionError, "a bug"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else None,

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from kernelwright.core import Config, DeviceError, Evaluation, Kernel, Problem, ProblemError, Status
+from kernelwright.core import Config, DeviceError, Evaluation, Kernel, Problem, ProblemError, Status, TorchProblem
 from kernelwright.core import errors as user_errors
+from kernelwright.core.user_package import UserModule, UserPackage
 from kernelwright.evaluators.remote.payload import Payload, What, failure, outlines, read_evaluations, read_profile
 from kernelwright.evaluators.remote.worker_host import WorkerHost
 from kernelwright.evaluators.settings import AllowTorch, Limits, SearchSettings, Settings
@@ -76,11 +78,11 @@ def test_a_worker_host_answers_as_the_local_evaluator_does(
     assert right.environment["torch"]
     assert not wrong.ok and wrong.message
     compared = read_evaluations(host.run(payload.model_copy(update={"what": What.COMPARE})))
-    assert [one.status for one in compared] == [right.status, wrong.status]
+    assert [evaluation.status for evaluation in compared] == [right.status, wrong.status]
     contest = Payload.asking(What.CONTEST, scale_problem, FAST, kernels=[scale_kernel.bind({"BLOCK": 4}), scale_kernel])
-    one, other = read_evaluations(host.run(there_and_back(contest)))
-    assert one.ok and other.ok and one.reference == other.reference is not None
-    assert one.kernel_digest != other.kernel_digest == scale_kernel.digest
+    first, second = read_evaluations(host.run(there_and_back(contest)))
+    assert first.ok and second.ok and first.reference == second.reference is not None
+    assert first.kernel_digest != second.kernel_digest == scale_kernel.digest
 
 
 def test_a_worker_host_keeps_its_server_between_payloads_of_the_same_settings(
@@ -88,9 +90,9 @@ def test_a_worker_host_keeps_its_server_between_payloads_of_the_same_settings(
 ) -> None:
     payload = Payload.asking(What.EVALUATE, scale_problem, FAST, scale_kernel, [Config({"BLOCK": 4})])
     host.run(payload)
-    before = [one.processes.server.pid for one in host._evaluators.values()]
+    before = [evaluator.processes.server.pid for evaluator in host._evaluators.values()]
     host.run(there_and_back(payload))
-    assert [one.processes.server.pid for one in host._evaluators.values()] == before
+    assert [evaluator.processes.server.pid for evaluator in host._evaluators.values()] == before
     assert len(before) == 1
 
 
@@ -134,3 +136,25 @@ def test_a_search_sends_outlines_of_what_it_knows(scale_kernel: Kernel) -> None:
     first, second = outlines([full, failed, twin, without])
     assert (first.latency_ms, first.code_digest, first.log, first.environment) == (3.0, "abc", "", {})
     assert (second.status, second.code_digest, second.log) == (Status.COMPILE_ERROR, "def", "")
+
+
+def test_a_function_needs_its_package_at_the_same_place(
+    scale_problem: Problem, scale_kernel: Kernel, tmp_path: Path
+) -> None:
+    (tmp_path / "ops.py").write_text("X = 1\n")
+    module = UserModule("ops", tmp_path / "ops.py", "X = 1\n")
+    package = UserPackage({"ops": tmp_path / "ops.py"}, (module,), "call")
+    problem = replace(TorchProblem.of(scale_problem), package=package)
+    got = there_and_back(Payload.asking(What.EVALUATE, problem, SETTINGS, scale_kernel, [Config()]))
+    assert got.problem.problem().package == package
+    patched = replace(problem, package=replace(package, modules=(replace(module, text="X = 2\n"),), patched=True))
+    (tmp_path / "ops.py").write_text("X = 3\n")
+    with pytest.raises(ProblemError, match=r"ops\.py on the machine that evaluates it is not the file of this machine"):
+        got.problem.problem()
+    again = there_and_back(Payload.asking(What.EVALUATE, patched, SETTINGS, scale_kernel, [Config()]))
+    assert again.problem.problem().package == patched.package
+    (tmp_path / "ops.py").unlink()
+    with pytest.raises(
+        ProblemError, match=r"ops\.py is not on the machine that evaluates it; install the package there"
+    ):
+        got.problem.problem()

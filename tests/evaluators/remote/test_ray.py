@@ -20,6 +20,7 @@ from kernelwright.core import (
     Trial,
 )
 from kernelwright.core.events import Event, TrialDone
+from kernelwright.corpus.functions.patched import patched
 from kernelwright.evaluators.remote.evaluator import RemoteEvaluator
 from kernelwright.evaluators.remote.ray_cluster import RayCluster, check_versions
 from kernelwright.evaluators.remote.ray_connection import connect
@@ -30,6 +31,7 @@ from kernelwright.tuners.search import FINAL, SEARCHED, Search
 
 from ...conftest import FAST, SCALE_PROBLEM
 from ...surroundings import WARM_SERVER
+from ...user_packages import LINEAR
 
 cluster_utils = pytest.importorskip("ray.cluster_utils")
 
@@ -64,7 +66,7 @@ def evaluator(workers: RayCluster) -> Iterator[RemoteEvaluator]:
 
 
 class _Killer:
-    """Watches a search, and ends a node without warning, at work, when it has seen two trials."""
+    """Watches a search, and ends a node without warning, at work, as soon as it has seen two trials."""
 
     def __init__(self, nodes: Any, cluster: RayCluster) -> None:
         self._nodes = nodes
@@ -72,15 +74,15 @@ class _Killer:
         self.killed: list[str] = []
 
     def __call__(self, event: Event) -> None:
-        if not isinstance(event, TrialDone) or event.number != 2:
+        if not isinstance(event, TrialDone) or event.number < 2 or self.killed:
             return
         self.killed = [slot.place.node for slot in self._cluster._slots if slot.busy][:1]
-        (node,) = [node for node in self._nodes.list_all_nodes() if node.node_id in self.killed]
-        self._nodes.remove_node(node, allow_graceful=False)
+        for node in [node for node in self._nodes.list_all_nodes() if node.node_id in self.killed]:
+            self._nodes.remove_node(node, allow_graceful=False)
 
 
 def await_workers(cluster: RayCluster, count: int) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120  # on a busy machine a node is late
     while cluster.count() != count:
         assert time.monotonic() < deadline
         time.sleep(0.2)
@@ -108,13 +110,27 @@ def test_a_search_and_its_early_end(
     seen = [next(evaluations) for _ in range(3)]
     began = time.monotonic()
     evaluations.close()
-    assert time.monotonic() - began < 5
-    assert [one.config["BLOCK"] for one in seen] == [1, 2, 3]
-    assert all(one.ok and one.reference is None and one.code_digest for one in seen)
+    assert time.monotonic() - began < 20
+    assert [evaluation.config["BLOCK"] for evaluation in seen] == [1, 2, 3]
+    assert all(evaluation.ok and evaluation.reference is None and evaluation.code_digest for evaluation in seen)
     assert len(drawn) <= 3 + 2 * 2
     (twin,) = evaluator.evaluate(scale_problem, scale_kernel, [Config({"BLOCK": 1})], known=seen)
     assert twin.duplicate_of == {"BLOCK": 1}
     assert twin.measurement == seen[0].measurement and twin.environment == seen[0].environment
+
+
+def test_a_function_and_its_patch_are_judged_where_the_package_is(evaluator: RemoteEvaluator, tmp_path: Path) -> None:
+    """Patched files travel with the request; a package that is not there is named."""
+    function = LINEAR.translated(LINEAR.copied(tmp_path))
+    (module,) = [item for item in function.package.modules if item.name == "linear"]
+    changed = module.text.replace("T.max(total[j], 0.0)", "T.max(0.0, total[j])")
+    problem, kernel = patched(function, function.problem.at("few"), {module.path: changed})
+    for asked, wanted in ((function.problem.at("few"), function.kernel), (problem, kernel)):
+        (found,) = evaluator.evaluate(asked, wanted, [Config()])
+        assert found.ok, found.message
+    module.path.rename(tmp_path / "gone.py")
+    with pytest.raises(ProblemError, match=r"linear\.py is not on the machine that evaluates it"):
+        list(evaluator.evaluate(function.problem.at("few"), function.kernel, [Config()]))
 
 
 def test_a_mistake_of_the_user_comes_back_as_one(evaluator: RemoteEvaluator, scale_kernel: Kernel) -> None:
@@ -140,22 +156,21 @@ def test_a_node_that_is_killed_costs_no_trial_and_none_is_there_twice(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     space = scale_kernel.space({"BLOCK": [2, 4, 8, 16, 32]}, [])
-    until = time.monotonic() + 60  # on a busy machine a node is late
-    while workers.count() < 2 and time.monotonic() < until:
-        time.sleep(0.5)
-    assert workers.count() == 2
+    await_workers(workers, 2)
+    # A node that has to start first would leave all trials to the other one, and be at work at none.
+    list(evaluator.evaluate(scale_problem, scale_kernel, [Config({"BLOCK": 1}), Config({"BLOCK": 64})]))
     killer = _Killer(nodes, workers)
     with Journal(tmp_path / "journal.jsonl") as journal:
-        tuner = catalogue.create("grid", space)
+        tuner = catalogue.create_tuner("grid", space)
         found = Search(scale_problem, scale_kernel, space, tuner, evaluator, journal, Budget(), killer).run()
         trials = list(journal.of(Trial))
     assert killer.killed and f"the worker on node {killer.killed[0][:8]} was lost" in caplog.text
-    searched = [one.evaluation for one in trials if one.origin == SEARCHED]
-    assert [one.config["BLOCK"] for one in searched] == [2, 4, 8, 16, 32]
-    assert all(one.latency_ms for one in searched), [one.message for one in searched]
-    finals = [one.evaluation for one in trials if one.origin == FINAL]
+    searched = [trial.evaluation for trial in trials if trial.origin == SEARCHED]
+    assert [evaluation.config["BLOCK"] for evaluation in searched] == [2, 4, 8, 16, 32]
+    assert all(evaluation.latency_ms for evaluation in searched), [evaluation.message for evaluation in searched]
+    finals = [trial.evaluation for trial in trials if trial.origin == FINAL]
     assert len(finals) == len(found.finals) >= 2
-    assert all(one.speedup for one in finals)
+    assert all(evaluation.speedup for evaluation in finals)
     await_workers(workers, 1)
     # Ray's messages about the node must not appear where a command prints its result.
     assert capfd.readouterr().out == ""

@@ -48,22 +48,24 @@ def described(number: int, shape: list[int], dtype: str) -> Described:
 
 def arguments_of(function: Any) -> list[Any]:
     """Tensors and numbers for a function's parameters; extents that depend on an argument are 500."""
-    buffers = [function.buffer_map.get(one) for one in function.params]
+    buffers = [function.buffer_map.get(param) for param in function.params]
     return [
-        3 if one is None else described(number, [getattr(extent, "value", 500) for extent in one.shape], str(one.dtype))
-        for number, one in enumerate(buffers)
+        3
+        if buffer is None
+        else described(number, [getattr(extent, "value", 500) for extent in buffer.shape], str(buffer.dtype))
+        for number, buffer in enumerate(buffers)
     ]
 
 
 def assert_ours_calls_the_same(function: Any, host: Any, device: Any) -> list[Calls]:
     """The host code that is written for a kernel calls what TileLang's own calls; returns these calls."""
-    kinds = tuple("pointer" if one in function.buffer_map else str(one.dtype) for one in function.params)
+    kinds = tuple("pointer" if param in function.buffer_map else str(param.dtype) for param in function.params)
     code = KernelCode(name="kernel", kind="tir", text="", entry="kernel", parameters=kinds)
     with tvm.transform.PassContext(opt_level=3), tvm.target.Target(TARGET):
         context = create_backend_context(TARGET, None, "auto")
         ours = host_codegen(generated_host(code, host, device, context), context)
         theirs = host_codegen(host, context)
-    arguments, kernels = arguments_of(function), [str(one.name_hint) for one in device.functions]
+    arguments, kernels = arguments_of(function), [str(function_.name_hint) for function_ in device.functions]
     expected = calls_of(theirs, arguments, kernels)
     assert calls_of(ours, arguments, kernels) == expected
     assert {name for name, *_ in expected} >= {*kernels}
@@ -92,7 +94,7 @@ def calls_of(host: Any, arguments: list[Any], kernels: list[str]) -> list[Calls]
     os.waitpid(child, 0)
     if isinstance(said, str):
         raise RuntimeError(said)
-    return [tuple(one) for one in said]
+    return [tuple(call) for call in said]
 
 
 def _noted(host: Any, arguments: list[Any], names: tuple[str, ...]) -> list[Calls]:
@@ -110,6 +112,9 @@ def _noted(host: Any, arguments: list[Any], names: tuple[str, ...]) -> list[Call
 
     for name in names:
         tvm_ffi.register_global_func(name, partial(note, name), override=True)
-    passed = [ctypes.c_void_p(ctypes.addressof(one)) if isinstance(one, Described) else one for one in arguments]
+    passed = [
+        ctypes.c_void_p(ctypes.addressof(argument)) if isinstance(argument, Described) else argument
+        for argument in arguments
+    ]
     tvm.runtime.Executable(host)(*passed)
     return noted

@@ -11,7 +11,7 @@ from kernelwright.agent.rules.tilelang_cpu.relaxed_math import NO_ERRNO, REORDER
 from kernelwright.core.launch_plan import KernelCode
 from kernelwright.evaluators.replay.c_source import compile_c
 from kernelwright.evaluators.replay.generated_c import PREFIX, Given, Interval, held_source
-from kernelwright.evaluators.replay.values import UnplannableCall
+from kernelwright.evaluators.replay.values import UnplannableCallError
 
 HEADER = """// tilelang target: {"kind":"c"}
 #include <tl_templates/cpp/common.h>
@@ -86,7 +86,7 @@ def test_numbers_of_half_precision_have_their_type(tmp_path: Path) -> None:
     ],
 )
 def test_what_a_kernel_has_no_use_for_is_refused(statement: str, says: str) -> None:
-    with pytest.raises(UnplannableCall, match=says):
+    with pytest.raises(UnplannableCallError, match=says):
         held_source(code(HONEST.replace("float sums[4];", f"float sums[4]; {statement}")), GIVEN)
 
 
@@ -104,12 +104,12 @@ def test_what_a_kernel_has_no_use_for_is_refused(statement: str, says: str) -> N
     ],
 )
 def test_nothing_outlives_a_call(outside: str) -> None:
-    with pytest.raises(UnplannableCall):
+    with pytest.raises(UnplannableCallError):
         held_source(code(outside + HONEST), GIVEN)
 
 
 def test_the_function_must_be_there() -> None:
-    with pytest.raises(UnplannableCall, match="other functions than the one 'root_kernel'"):
+    with pytest.raises(UnplannableCallError, match="other functions than the one 'root_kernel'"):
         held_source(code(HONEST.replace("root_kernel", "other_kernel")), GIVEN)
 
 
@@ -122,12 +122,12 @@ def test_the_flags_that_a_rule_brings_are_known(tmp_path: Path) -> None:
     "flag", ["-include/tmp/a", "-include __file__", "-lfoo", "-Wl,-z", "-fplugin=a.so", "-DX=1", "@file", "-I/tmp"]
 )
 def test_only_known_flags_reach_the_compiler(flag: str, tmp_path: Path) -> None:
-    with pytest.raises(UnplannableCall, match="compiler flag"):
+    with pytest.raises(UnplannableCallError, match="compiler flag"):
         compile_c(code(flags=("-O3", flag)), GIVEN, tmp_path)
 
 
 def test_code_that_does_not_compile_says_why(tmp_path: Path) -> None:
-    with pytest.raises(UnplannableCall, match="does not compile"):
+    with pytest.raises(UnplannableCallError, match="does not compile"):
         compile_c(code(HONEST.replace("float sums[4];", "float sums[4]; Y[0] = sqrtf(1.0f, 2.0f);")), GIVEN, tmp_path)
 
 
@@ -135,7 +135,7 @@ def test_code_that_does_not_compile_says_why(tmp_path: Path) -> None:
 def test_a_name_of_the_headers_stands_for_nothing_of_theirs(name: str) -> None:
     own = held_source(code(HONEST.replace("float sums[4];", f"float sums[4]; int32_t {name} = 3;")), GIVEN)
     assert f"own_{name}" in own and not re.search(rf"\b{name}\b", own)
-    with pytest.raises(UnplannableCall, match=f"'{name}', which it does not declare"):
+    with pytest.raises(UnplannableCallError, match=f"'{name}', which it does not declare"):
         held_source(code(HONEST.replace("float sums[4];", f"float sums[4]; {name} = 3;")), GIVEN)
 
 
@@ -157,7 +157,7 @@ def test_a_function_that_a_linker_would_call_is_an_ordinary_one(tmp_path: Path) 
 )
 def test_parameters_are_what_the_plan_calls_them_with(types: tuple[str, ...], given: Given) -> None:
     """Otherwise an integer of the plan would be an address."""
-    with pytest.raises(UnplannableCall):
+    with pytest.raises(UnplannableCallError):
         held_source(code().model_copy(update={"parameters": types}), given)
 
 
@@ -165,7 +165,7 @@ def test_parameters_are_what_the_plan_calls_them_with(types: tuple[str, ...], gi
     "expression", ["(" * 3000 + "1" + ")" * 3000, "!" * 5000 + "1", " + ".join(["1"] * 20000), "-" + "9" * 5000]
 )
 def test_what_is_too_deep_to_follow_is_refused(expression: str) -> None:
-    with pytest.raises(UnplannableCall):
+    with pytest.raises(UnplannableCallError):
         held_source(code(HONEST.replace("float sums[4];", f"float sums[4]; n = {expression};")), GIVEN)
 
 
@@ -174,5 +174,5 @@ def test_what_takes_too_long_to_follow_is_refused() -> None:
     condition = "n < 8"
     for _ in range(40):
         condition = f"(({condition}) ? 1 : 0) < 1"
-    with pytest.raises(UnplannableCall, match="more than can be checked"):
+    with pytest.raises(UnplannableCallError, match="more than can be checked"):
         held_source(code(HONEST.replace("float sums[4];", f"float sums[4]; if ({condition}) {{ n = 0; }}")), GIVEN)

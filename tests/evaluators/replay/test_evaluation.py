@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,7 @@ from kernelwright.core import Config, Kernel, PythonKernel, Status, TorchProblem
 from kernelwright.evaluators.candidate.verified import RecordedPlan, VerifiedConfig
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.pipeline.launch_plans import LaunchPlans
-from kernelwright.runtime.words import beside_reference
+from kernelwright.runtime.result import beside_reference
 
 from ...conftest import torch_kernel
 
@@ -23,14 +24,14 @@ def test_a_kernel_is_timed_when_its_process_has_ended(
     evaluator: LocalEvaluator, scale_problem: TorchProblem, scale_kernel: Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alive = []
-    really = evaluator._bench.pipeline._timer.time
+    really = evaluator._runner.pipeline._timer.time
 
     def time(*args: object, **kwargs: object) -> object:
-        assert evaluator._bench.client is not None
-        alive.append(evaluator._bench.client.alive)
+        assert evaluator._runner.client is not None
+        alive.append(evaluator._runner.client.alive)
         return really(*args, **kwargs)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(evaluator._bench.pipeline._timer, "time", time)
+    monkeypatch.setattr(evaluator._runner.pipeline._timer, "time", time)
     (found,) = evaluator.evaluate(scale_problem, scale_kernel, [Config({"BLOCK": 8})])
     assert found.status is Status.OK and found.speedup is not None
     assert found.replay is not None and found.replay.replayed and alive == [False]
@@ -42,8 +43,8 @@ def test_finalists_are_replayed_interleaved(
     evaluator: LocalEvaluator, scale_problem: TorchProblem, scale_kernel: Kernel
 ) -> None:
     found = evaluator.compare(scale_problem, scale_kernel, [Config({"BLOCK": size}) for size in (4, 8)])
-    assert [one.status for one in found] == [Status.OK] * 2
-    assert all(one.replay is not None and one.replay.replayed for one in found)
+    assert [evaluation.status for evaluation in found] == [Status.OK] * 2
+    assert all(evaluation.replay is not None and evaluation.replay.replayed for evaluation in found)
     assert found[0].reference == found[1].reference is not None
 
 
@@ -155,7 +156,7 @@ def test_finalists_pack_their_weights_in_one_process(
 ) -> None:
     configs = [Config({"BLOCK": size}) for size in (4, 8)]
     both = evaluator.compare(scale_problem, packing_kernel(scale_kernel), configs)
-    assert all(one.ok and one.packing is not None for one in both)
+    assert all(evaluation.ok and evaluation.packing is not None for evaluation in both)
 
 
 def test_a_call_does_not_write_to_what_was_packed(
@@ -180,12 +181,11 @@ def test_a_plan_that_fails_is_not_the_references_fault(
 ) -> None:
     really = LaunchPlans.record
 
-    def forged(plans: LaunchPlans, checked: VerifiedConfig) -> RecordedPlan | None:
-        recorded = really(plans, checked)
-        assert recorded is not None
+    def forged(plans: LaunchPlans, checked: VerifiedConfig) -> Sequence[RecordedPlan]:
+        (recorded,) = really(plans, checked)
         first, *rest = recorded.plan.steps
         step = first.model_copy(update={"args": ({"tensor": 0}, [7])})
-        return replace(recorded, plan=recorded.plan.model_copy(update={"steps": (step, *rest)}))
+        return [replace(recorded, plan=recorded.plan.model_copy(update={"steps": (step, *rest)}))]
 
     monkeypatch.setattr(LaunchPlans, "record", forged)
     kernel = torch_kernel("return x.view(-1).view(x.shape) * self.weight")

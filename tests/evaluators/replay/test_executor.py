@@ -13,8 +13,8 @@ import torch
 from kernelwright.core.launch_plan import KernelCode, LaunchPlan, LaunchStep, TensorLayout, TorchStep
 from kernelwright.evaluators.replay.executor import PlanExecutor
 from kernelwright.evaluators.replay.generated_c import PREFIX
-from kernelwright.evaluators.replay.loaded import loaded_plan
-from kernelwright.evaluators.replay.values import UnplannableCall
+from kernelwright.evaluators.replay.saved import loaded_plan
+from kernelwright.evaluators.replay.values import UnplannableCallError
 
 LAYOUT = TensorLayout(shape=(8,), strides=(1,), dtype="float32")
 X, RESULT, KEPT = {"tensor": 0}, {"tensor": 10}, {"tensor": 7}
@@ -47,7 +47,7 @@ def plan(*steps: TorchStep | LaunchStep, constants: Mapping[int, str] | None = N
     ],
 )
 def test_an_operator_computes_tensors_and_nothing_else(name: str, args: list[Any], tmp_path: Path) -> None:
-    with pytest.raises(UnplannableCall, match="the operator"):
+    with pytest.raises(UnplannableCallError, match="the operator"):
         PlanExecutor(plan(step(name, *args)), {}, tmp_path, "cpu")
 
 
@@ -55,7 +55,7 @@ def test_a_number_stands_for_one_tensor(tmp_path: Path) -> None:
     """Else memory that nobody knows would be left as it is between the calls."""
     for taken in (0, 9):
         steps = step("aten.clone.default", X, results=(9,)), step("aten.clone.default", X, results=(taken,))
-        with pytest.raises(UnplannableCall, match="number that another one has"):
+        with pytest.raises(UnplannableCallError, match="number that another one has"):
             PlanExecutor(plan(*steps, outputs=(9,)), {}, tmp_path, "cpu")
 
 
@@ -63,7 +63,7 @@ def test_what_is_written_to_keeps_its_size(tmp_path: Path) -> None:
     large = step("aten.repeat.default", X, [4], results=(9,))
     grown = step("aten.add.out", {"tensor": 9}, {"tensor": 9}, out=KEPT)
     executor = PlanExecutor(plan(large, grown, constants={7: ""}), {7: torch.zeros(8)}, tmp_path, "cpu")
-    with pytest.raises(UnplannableCall, match="resizes what it writes to"):
+    with pytest.raises(UnplannableCallError, match="resizes what it writes to"):
         executor([torch.ones(8)], {})
 
 

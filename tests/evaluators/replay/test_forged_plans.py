@@ -9,7 +9,7 @@ import pytest
 import torch
 from kernelwright.core.launch_plan import KernelCode, LaunchPlan, LaunchStep, TensorLayout, TorchStep
 from kernelwright.evaluators.replay.executor import PlanExecutor, check_references
-from kernelwright.evaluators.replay.values import UnplannableCall, argument
+from kernelwright.evaluators.replay.values import UnplannableCallError, argument
 from kernelwright.evaluators.replay.worker import ReplayWorker
 from kernelwright.evaluators.workers.handover import Handover
 from pydantic import ValidationError
@@ -44,7 +44,7 @@ def test_an_infinite_scalar_is_a_number() -> None:
 def test_a_descriptor_stays_within_its_tensor(fields: dict[str, Any], says: str) -> None:
     tensors = {0: torch.zeros(2, 3)}
     assert argument(described(), "cpu")(tensors).base is tensors[0]
-    with pytest.raises(UnplannableCall, match=says):
+    with pytest.raises(UnplannableCallError, match=says):
         argument(described(**fields), "cpu")(tensors)
 
 
@@ -52,7 +52,7 @@ def test_a_plan_cannot_turn_its_callers_tensors(tmp_path: Path) -> None:
     """Otherwise the reference would be timed on tensors with slower strides."""
     turned = TensorLayout(shape=(3, 2), strides=(1, 3), dtype="float32")
     step = TorchStep(operator="aten.t_.default", args=({"tensor": 0},), results=(1,), layouts=(turned,))
-    with pytest.raises(UnplannableCall, match="something else than to compute a tensor"):
+    with pytest.raises(UnplannableCallError, match="something else than to compute a tensor"):
         PlanExecutor(plan(step, codes={}), {}, tmp_path, "cpu")
 
 

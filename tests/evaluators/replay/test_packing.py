@@ -11,10 +11,9 @@ import pytest
 import torch
 from kernelwright.core.launch_plan import LaunchPlan
 from kernelwright.evaluators.replay.executor import PlanExecutor, check_references
-from kernelwright.evaluators.replay.loaded import loaded_plan
 from kernelwright.evaluators.replay.record import Recorder
-from kernelwright.evaluators.replay.saved import save_plan
-from kernelwright.evaluators.replay.values import UnplannableCall
+from kernelwright.evaluators.replay.saved import loaded_plan, save_plan
+from kernelwright.evaluators.replay.values import UnplannableCallError
 from kernelwright.evaluators.workers.modules import load_weights, weights_of
 from kernelwright.evaluators.workers.tensor_ipc import write
 from torch import nn
@@ -116,10 +115,10 @@ def test_a_saved_plan_packs_the_weights_of_each_call(tmp_path: Path) -> None:
 
 
 def test_two_recordings_with_other_weights_are_equal() -> None:
-    one, two = (recorded(Packed(with_a_table))[0] for _ in range(2))
-    assert one.packing is not None and one.difference(two) is None
+    first, second = (recorded(Packed(with_a_table))[0] for _ in range(2))
+    assert first.packing is not None and first.difference(second) is None
     other = recorded(Packed(transposed))[0]
-    assert "packs the weights" in str(one.difference(other))
+    assert "packs the weights" in str(first.difference(other))
 
 
 def test_scratch_memory_from_prepare_is_no_weight() -> None:
@@ -134,7 +133,7 @@ def test_values_that_python_reads_cannot_be_packed() -> None:
     def reads(model: Any) -> None:
         model.packed = model.weight.t() * model.weight.sum().item()
 
-    with pytest.raises(UnplannableCall, match=r"where it packs its weights, .*reads values"):
+    with pytest.raises(UnplannableCallError, match=r"where it packs its weights, .*reads values"):
         recorded(Packed(reads))
 
 
@@ -144,7 +143,7 @@ def test_weights_are_not_packed_in_place(tmp_path: Path) -> None:
         model.packed = model.weight.t().contiguous()
 
     model = Packed(folds)
-    with pytest.raises(UnplannableCall, match="writes to weight; it must make tensors"):
+    with pytest.raises(UnplannableCallError, match="writes to weight; it must make tensors"):
         executed(model, tmp_path).pack(weights_of(model))
 
 
@@ -163,7 +162,7 @@ def test_packing_has_weights_alone_and_makes_what_the_call_uses() -> None:
         plan.model_copy(update={"packing": None}),
         plan.model_copy(update={"packed": ()}),
     ):
-        with pytest.raises(UnplannableCall):
+        with pytest.raises(UnplannableCallError):
             check_references(wrong)
 
 
@@ -179,5 +178,5 @@ def test_packing_that_makes_another_tensor_than_it_says_is_refused(tmp_path: Pat
         "cpu",
     )
     assert isinstance(executor, PlanExecutor)
-    with pytest.raises(UnplannableCall, match="makes another tensor"):
+    with pytest.raises(UnplannableCallError, match="makes another tensor"):
         executor.pack(weights_of(Packed(transposed)))

@@ -15,7 +15,7 @@ from kernelwright.core.launch_plan import KernelCode, LaunchPlan, LaunchStep, Pa
 from kernelwright.evaluators.languages.tilelang import _in_order
 from kernelwright.evaluators.replay.executor import PlanExecutor, check_references
 from kernelwright.evaluators.replay.record import Recorder
-from kernelwright.evaluators.replay.values import UnplannableCall, digest_of
+from kernelwright.evaluators.replay.values import UnplannableCallError, digest_of
 from kernelwright.evaluators.workers.modules import weights_of
 from torch import nn
 
@@ -70,7 +70,7 @@ def test_a_plan_computes_on_other_inputs_and_weights(name: str, tmp_path: Path) 
         got, wanted = executor([x], weights_of(model)), model(x)
     assert type(got) is type(wanted)
     pairs = zip(got, wanted, strict=True) if isinstance(got, tuple | list) else [(got, wanted)]
-    assert all(torch.equal(one, other) for one, other in pairs)
+    assert all(torch.equal(first, second) for first, second in pairs)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_plan_computes_on_other_inputs_and_weights(name: str, tmp_path: Path) 
     ],
 )
 def test_what_depends_on_values_has_no_plan(body: Callable[[Any, Any], Any], says: str) -> None:
-    with pytest.raises(UnplannableCall, match=says):
+    with pytest.raises(UnplannableCallError, match=says):
         planned(body)
 
 
@@ -96,13 +96,13 @@ def test_what_depends_on_values_has_no_plan(body: Callable[[Any, Any], Any], say
 )
 def test_what_is_random_is_not_replayed(body: Callable[[Any, Any], Any], says: str, tmp_path: Path) -> None:
     plan, constants = planned(body)
-    with pytest.raises(UnplannableCall, match=says):
+    with pytest.raises(UnplannableCallError, match=says):
         PlanExecutor(plan, constants, tmp_path, "cpu")
 
 
 def test_two_recordings_of_the_same_are_equal() -> None:
-    one, two = (planned(BODIES["views"])[0] for _ in range(2))
-    assert one.difference(two) is None
+    first, second = (planned(BODIES["views"])[0] for _ in range(2))
+    assert first.difference(second) is None
 
 
 def test_other_layouts_do_not_fit(tmp_path: Path) -> None:
@@ -110,9 +110,9 @@ def test_other_layouts_do_not_fit(tmp_path: Path) -> None:
     executor = PlanExecutor(plan, constants, tmp_path, "cpu")
     weights = weights_of(Model(BODIES["arithmetic"]))
     for other in (torch.randn(4, 4), torch.randn(4, 3).t(), torch.randn(3, 4).double()):
-        with pytest.raises(UnplannableCall, match="is not like"):
+        with pytest.raises(UnplannableCallError, match="is not like"):
             executor.require_fit([other], weights)
-    with pytest.raises(UnplannableCall, match="weight"):
+    with pytest.raises(UnplannableCallError, match="weight"):
         executor.require_fit([torch.randn(3, 4)], {**weights, "weight": torch.randn(5)})
 
 
@@ -142,9 +142,9 @@ def test_a_launch_runs_on_the_tensors_of_the_plan(tmp_path: Path) -> None:
 
 
 def test_parts_on_threads_run_all(tmp_path: Path) -> None:
-    one = launching({"tensor": 0}, 4)
-    (step,) = one.launches()
-    plan = one.model_copy(update={"steps": (ParallelStep(launches=(step,)), step)})
+    original = launching({"tensor": 0}, 4)
+    (step,) = original.launches()
+    plan = original.model_copy(update={"steps": (ParallelStep(launches=(step,)), step)})
     executor = PlanExecutor(plan, {}, tmp_path, "cpu")
     assert executor([torch.zeros(4)], {}).tolist() == [2.0] * 4
 
@@ -176,7 +176,7 @@ def remaking_its_input() -> LaunchPlan:
     ],
 )
 def test_a_forged_plan_is_refused(plan: LaunchPlan, says: str) -> None:
-    with pytest.raises(UnplannableCall, match=says):
+    with pytest.raises(UnplannableCallError, match=says):
         check_references(plan)
 
 
@@ -194,7 +194,7 @@ def test_a_forged_plan_is_refused(plan: LaunchPlan, says: str) -> None:
 def test_other_operators_are_refused(operator: str, tmp_path: Path) -> None:
     plan, constants = planned(BODIES["arithmetic"])
     steps = (plan.steps[0].model_copy(update={"operator": operator}), *plan.steps[1:])
-    with pytest.raises(UnplannableCall, match="operator"):
+    with pytest.raises(UnplannableCallError, match="operator"):
         PlanExecutor(plan.model_copy(update={"steps": steps}), constants, tmp_path, "cpu")
 
 
@@ -256,7 +256,9 @@ def test_nothing_of_a_call_is_left_for_the_next(tmp_path: Path) -> None:
 
     recorder, model = Recorder(), Model(remembers)
     plan = recorder.record(model, [torch.zeros(3, 4)])
-    executor = PlanExecutor(plan, {number: one.clone() for number, one in recorder.constants.items()}, tmp_path, "cpu")
+    executor = PlanExecutor(
+        plan, {number: constant.clone() for number, constant in recorder.constants.items()}, tmp_path, "cpu"
+    )
     x, weights = torch.zeros(3, 4), weights_of(model)
     first = executor([x], weights)
     once = first.clone()
@@ -283,7 +285,7 @@ def twice(model: Any, x: Any) -> tuple[LaunchPlan, Recorder]:
     ids=["a list", "a buffer", "numpy"],
 )
 def test_what_the_call_makes_itself_is_no_constant(body: Callable[[Any, Any], Any]) -> None:
-    with pytest.raises(UnplannableCall, match="a tensor that the call makes, and not with torch's operators"):
+    with pytest.raises(UnplannableCallError, match="a tensor that the call makes, and not with torch's operators"):
         twice(Model(body), torch.zeros(3, 4))
 
 

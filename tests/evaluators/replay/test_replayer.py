@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import random
@@ -18,9 +19,9 @@ from kernelwright.evaluators.candidate.packing_timer import PackingTimer
 from kernelwright.evaluators.candidate.replay_timer import ReplayTimer
 from kernelwright.evaluators.candidate.replayer import Drawn, Replayer
 from kernelwright.evaluators.candidate.responses import BatchResponse
-from kernelwright.evaluators.candidate.verified import Failure, VerifiedConfig
+from kernelwright.evaluators.candidate.verified import CandidateError, HandedPlan, VerifiedConfig
 from kernelwright.evaluators.settings import Limits
-from kernelwright.evaluators.workers.client import WorkerDied, WorkerTimeout
+from kernelwright.evaluators.workers.client import WorkerDiedError, WorkerTimeoutError
 
 
 class Answers:
@@ -48,15 +49,15 @@ def replayer(answer: Any) -> tuple[Replayer, Answers]:
 @pytest.mark.parametrize(
     ("answer", "status", "says"),
     [
-        (WorkerTimeout(), Status.TIMEOUT, "its launches did not end within 3 s"),
-        (WorkerDied(-11), Status.CRASHED, "the process that replayed its launches killed by SIGSEGV"),
+        (WorkerTimeoutError(), Status.TIMEOUT, "its launches did not end within 3 s"),
+        (WorkerDiedError(-11), Status.CRASHED, "the process that replayed its launches killed by SIGSEGV"),
         ({"ok": False, "error": "RuntimeError: no\nline 3"}, Status.RUNTIME_ERROR, "replayed: RuntimeError: no"),
         ({"ok": True, "samples_ms": [-1.0]}, Status.CRASHED, "sent no proper answer"),
     ],
 )
 def test_the_plan_is_at_fault(answer: Any, status: Status, says: str) -> None:
     client, _ = replayer(answer)
-    with pytest.raises(Failure, match=says) as failed:
+    with pytest.raises(CandidateError, match=says) as failed:
         client.go()
     assert failed.value.status is status
 
@@ -67,7 +68,7 @@ def test_memory_beside_the_tensors_is_a_rejection() -> None:
     for ask in (Replayer.go, Replayer.require_intact):
         client, worker = replayer({"ok": True, "violations": [broken]})
         worker.folder = Path()  # type: ignore[attr-defined]
-        with pytest.raises(Failure, match="4 bytes behind the end of input 0") as failed:
+        with pytest.raises(CandidateError, match="4 bytes behind the end of input 0") as failed:
             ask(client)
         assert failed.value.status is Status.REJECTED and not worker.alive
 
@@ -92,6 +93,10 @@ class Batches:
         """Batches after which it is seen that calls write to a constant."""
         self.looked_at = 0
         self.others: list[str] = []
+
+    def holding(self, reference_client: Any, plan: HandedPlan) -> contextlib.AbstractContextManager[None]:
+        assert plan.integers is None
+        return contextlib.nullcontext()
 
     def pause(self) -> None:
         self.pauses += 1
@@ -126,7 +131,7 @@ class Batches:
         self.others += [drawn[place][1] or "" for place in places if drawn[place][1] is not None]
         return self.verdict
 
-    def rejected(self, rule: str, where: str, why: str) -> Failure:
+    def rejected(self, rule: str, where: str, why: str) -> CandidateError:
         return replayer({})[0].rejected(rule, where, why)
 
     def packing_bytes(self, number: int) -> int:
@@ -148,7 +153,7 @@ def test_packing_is_timed_as_often_as_there_is_room() -> None:
 
 
 def test_packing_that_takes_longer_than_it_says_is_refused() -> None:
-    with pytest.raises(Failure, match=r"each call took .* ms, but the process that made it reports 1.000 ms"):
+    with pytest.raises(CandidateError, match=r"each call took .* ms, but the process that made it reports 1.000 ms"):
         packing_timer(Batches(really_ms=9.0)).measured(checked())
 
 
@@ -210,17 +215,17 @@ def test_one_of_four_chunks_has_a_call_on_inputs_of_another_distribution_which_i
     ],
 )
 def test_a_result_that_differs_when_it_is_timed_is_refused(verdict: Any, says: str) -> None:
-    with pytest.raises(Failure, match=says):
+    with pytest.raises(CandidateError, match=says):
         timer(Batches(1.0, verdict))(50)
 
 
 def test_a_clock_that_is_slow_is_refused() -> None:
-    with pytest.raises(Failure, match=r"each call took .* ms, but the process that made it reports 1.000 ms"):
+    with pytest.raises(CandidateError, match=r"each call took .* ms, but the process that made it reports 1.000 ms"):
         timer(Batches(really_ms=1.3))(200)
 
 
 def test_times_that_exceed_the_batch_are_refused() -> None:
-    with pytest.raises(Failure, match=r"calls that took .* ms together report"):
+    with pytest.raises(CandidateError, match=r"calls that took .* ms together report"):
         timer(Batches(really_ms=0.5))(200)
 
 
@@ -241,7 +246,7 @@ class Spread(Batches):
 def test_a_median_is_not_that_of_many_short_calls_and_few_long_ones(share: float) -> None:
     """The mean is what the evaluator's clock confirms; a median could be any, and the faster half, too."""
     take = timer(Spread(share))
-    times = sorted(one for _ in range(4) for one in take(100)["samples_ms"])
+    times = sorted(samples_m for _ in range(4) for samples_m in take(100)["samples_ms"])
     assert statistics.median(times) > 0.94 and min(times) > 0.94
 
 
@@ -263,5 +268,5 @@ def test_calls_that_write_to_a_constant_now_and_then_are_refused() -> None:
     seldom = Batches(really_ms=1.0)
     seldom.forgets = 3
     take = timer(seldom)
-    with pytest.raises(Failure, match="in some calls only"):
+    with pytest.raises(CandidateError, match="in some calls only"):
         _ = [take(50) for _ in range(9)]

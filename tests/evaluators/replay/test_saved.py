@@ -83,10 +83,16 @@ def test_a_device_that_is_not_there_is_named(device: str, tmp_path: Path) -> Non
 CLAIMS = {
     "an unknown kernel": ("steps", lambda steps: [*steps, {"kind": "launch", "code": "none", "arguments": []}]),
     "an unknown input": ("inputs", lambda inputs: [*inputs, 77]),
-    "less than nothing": ("layouts", lambda all_: {n: {**one, "shape": [-4]} for n, one in all_.items()}),
-    "more than all memory": ("layouts", lambda all_: {n: {**one, "shape": [1 << 46]} for n, one in all_.items()}),
-    "more than a number": ("layouts", lambda all_: {n: {**one, "shape": [1 << 40] * 40} for n, one in all_.items()}),
-    "a long dtype": ("layouts", lambda all_: {n: {**one, "dtype": "float" + "9" * 5000} for n, one in all_.items()}),
+    "less than nothing": ("layouts", lambda all_: {n: {**layout, "shape": [-4]} for n, layout in all_.items()}),
+    "more than all memory": ("layouts", lambda all_: {n: {**layout, "shape": [1 << 46]} for n, layout in all_.items()}),
+    "more than a number": (
+        "layouts",
+        lambda all_: {n: {**layout, "shape": [1 << 40] * 40} for n, layout in all_.items()},
+    ),
+    "a long dtype": (
+        "layouts",
+        lambda all_: {n: {**layout, "dtype": "float" + "9" * 5000} for n, layout in all_.items()},
+    ),
 }
 
 
@@ -130,8 +136,8 @@ def test_what_is_said_of_results_is_not_believed(tmp_path: Path) -> None:
 
     def called(*args: object) -> object:
         found = really(*args)
-        (one,) = found.outputs[0]
-        return found.model_copy(update={"outputs": [[one.model_copy(update=claim)]]})
+        (tensor,) = found.outputs[0]
+        return found.model_copy(update={"outputs": [[tensor.model_copy(update=claim)]]})
 
     plan._replayer.called = called  # type: ignore[method-assign,assignment]
     with plan:

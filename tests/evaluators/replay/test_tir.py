@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from kernelwright.core.launch_plan import KernelCode
 from kernelwright.evaluators.replay.tir import _passes, require_device_code
-from kernelwright.evaluators.replay.values import UnplannableCall
+from kernelwright.evaluators.replay.values import UnplannableCallError
 
 TARGET = {"kind": "cuda", "arch": "sm_90a"}
 
@@ -87,7 +87,7 @@ def test_what_tilelang_generates_is_allowed(generated: tuple[str, str]) -> None:
     ],
 )
 def test_what_kernels_have_no_use_for_is_refused(generated: tuple[str, str], added: str) -> None:
-    with pytest.raises(UnplannableCall, match="generated CUDA with"):
+    with pytest.raises(UnplannableCallError, match="generated CUDA with"):
         require_device_code(code(), f"{generated[1]}\n{added}\n")
 
 
@@ -104,7 +104,7 @@ def test_code_in_the_name_of_a_function_is_read_too(generated: tuple[str, str], 
     """TileLang writes the name of `T.call_extern` as it is."""
     source = generated[1].replace("tl::fence_barrier_init(", f"{code_in_a_name}(")
     assert source != generated[1]
-    with pytest.raises(UnplannableCall, match="generated CUDA with"):
+    with pytest.raises(UnplannableCallError, match="generated CUDA with"):
         require_device_code(code(), source)
 
 
@@ -116,7 +116,7 @@ def test_known_flags_and_passes_reach_the_compiler(flag: str) -> None:
 
 @pytest.mark.parametrize("flag", ["-include x.h", "-I/tmp", "-lcublas", "-Xcompiler=-fopenmp", "-DX=1", "--run"])
 def test_other_flags_do_not(flag: str) -> None:
-    with pytest.raises(UnplannableCall, match="compiler flag"):
+    with pytest.raises(UnplannableCallError, match="compiler flag"):
         _passes(code(flags=(flag,)))
 
 
@@ -124,5 +124,5 @@ def test_other_flags_do_not(flag: str) -> None:
     ("name", "value"), [("tl.dump_ir_path", "/tmp"), ("os.system", 1), ("tirx.add_lower_pass", [])]
 )
 def test_other_passes_do_not(name: str, value: Any) -> None:
-    with pytest.raises(UnplannableCall, match="pass configuration"):
+    with pytest.raises(UnplannableCallError, match="pass configuration"):
         _passes(code(passes={name: value}))

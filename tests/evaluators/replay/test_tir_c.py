@@ -15,7 +15,7 @@ from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.replay.executor import PlanExecutor
 from kernelwright.evaluators.replay.record import Recorder
 from kernelwright.evaluators.replay.tir_c import generated_c
-from kernelwright.evaluators.replay.values import UnplannableCall
+from kernelwright.evaluators.replay.values import UnplannableCallError
 from torch import nn
 
 WRITTEN = "int32_t double_kernel(float* A, float* B) { for (int32_t i = 0; i < 64; ++i) { B[i] = 7.0f; } return 0; }"
@@ -89,7 +89,7 @@ def test_a_function_that_others_put_there_is_no_launch(compiled: Any, monkeypatc
 @pytest.mark.parametrize("text", ["", "{}", '{"device": "{}"}', '{"device": 3}'])
 def test_what_is_no_ir_is_refused(text: str) -> None:
     code = KernelCode(name="double", kind="tir", text=text, entry="double_kernel", parameters=())
-    with pytest.raises(UnplannableCall, match="double: IR that does not compile"):
+    with pytest.raises(UnplannableCallError, match="double: IR that does not compile"):
         generated_c({code.digest: code})
 
 

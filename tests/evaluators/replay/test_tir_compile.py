@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from kernelwright.evaluators.replay.tir_compile import through_checked_ptx
-from kernelwright.evaluators.replay.values import UnplannableCall
+from kernelwright.evaluators.replay.values import UnplannableCallError
 
 TARGET = {"kind": "cuda", "arch": "sm_90a"}
 pytestmark = pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
@@ -94,5 +94,5 @@ def test_clocks_and_state_are_seen_after_macros(compiled: Any, statement: str, s
         assert source.count("{\n") == 1
         return source.replace("{\n", "{\n" + statement + "\n")
 
-    with pytest.raises(UnplannableCall, match=says):
+    with pytest.raises(UnplannableCallError, match=says):
         compiled(change)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kernelwright.core.launch_plan import KernelCode
 from kernelwright.evaluators.replay.tir_host import generated_host
-from kernelwright.evaluators.replay.values import UnplannableCall
+from kernelwright.evaluators.replay.values import UnplannableCallError
 
 TARGET = {"kind": "cuda", "arch": "sm_90a"}
 KINDS = ("pointer", "pointer", "int32", "float32")
@@ -147,7 +147,7 @@ def test_statements_of_other_kinds_are_refused(modules: Modules, kind: str) -> N
     number = next(iter(host.functions.values())).params[2]
     added = statements()[kind](number)
     for forged in (lambda body: tvm.tirx.SeqStmt([added, body]), lambda body: tvm.tirx.AttrStmt(0, "a", "b", added)):
-        with pytest.raises(UnplannableCall, match="host code with"):
+        with pytest.raises(UnplannableCallError, match="host code with"):
             written(with_body(host, forged), device)
 
 
@@ -206,7 +206,7 @@ def test_calls_with_other_arguments_are_refused(
     modules: Modules, name: str, change: Callable[[list[Any]], list[Any]], says: str
 ) -> None:
     _, host, device = modules
-    with pytest.raises(UnplannableCall, match=says):
+    with pytest.raises(UnplannableCallError, match=says):
         written(with_calls(host, name, change), device)
 
 
@@ -219,7 +219,7 @@ def test_pointers_are_those_of_tensors(modules: Modules) -> None:
     moved = lambda given: tirx.call_intrin("handle", "tirx.handle_add_byte_offset", given[0], 4096)  # noqa: E731
     loaded = tirx.BufferLoad(tirx.decl_buffer((4,), "int32", "kept"), [9])
     for place, value in ((0, made), (0, moved), (5, loaded), (5, tirx.call_extern("int32", "system", "true"))):
-        with pytest.raises(UnplannableCall, match=r"no tensor's|a number of the kind"):
+        with pytest.raises(UnplannableCallError, match=r"no tensor's|a number of the kind"):
             written(with_calls(host, "scaled_kernel", at(place, value)), device)
 
 
@@ -251,7 +251,7 @@ def test_the_runtime_reads_known_extents_only(modules: Modules, tags: list[str])
     _, host, device = modules
     ((name, kernel),) = device.functions.items()
     forged = tvm.IRModule({name: kernel.with_attr("tirx.kernel_launch_params", tags)})
-    with pytest.raises(UnplannableCall, match="with the extents"):
+    with pytest.raises(UnplannableCallError, match="with the extents"):
         written(host, forged)
 
 
@@ -265,5 +265,5 @@ def test_a_kernel_has_a_name_of_its_own(modules: Modules, name: str) -> None:
         {name: kernel.with_attr("global_symbol", name)},
         {"scaled_kernel": kernel.with_attr("global_symbol", name)},
     ):
-        with pytest.raises(UnplannableCall, match="a kernel of the name"):
+        with pytest.raises(UnplannableCallError, match="a kernel of the name"):
             written(host, tvm.IRModule(forged))

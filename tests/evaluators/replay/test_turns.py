@@ -13,8 +13,9 @@ import pytest
 import torch
 from kernelwright.core.launch_plan import KernelCode, LaunchPlan, ParallelStep
 from kernelwright.evaluators.replay.executor import PlanExecutor
-from kernelwright.evaluators.replay.record import Recorder, _unseen
-from kernelwright.evaluators.replay.written import written_positions
+from kernelwright.evaluators.replay.record import Recorder
+from kernelwright.evaluators.replay.turns import written_positions
+from kernelwright.evaluators.workers.modules import unobserved
 from torch import nn
 
 PARTS, ROWS = 6, 4
@@ -46,7 +47,7 @@ class Pooled(nn.Module):
 
     def launch(self, x: Any, y: Any, name: str = "twice") -> None:
         self._recorder._launched(code(name), [x, y, x.numel()])
-        with _unseen():
+        with unobserved():
             torch.mul(x, 2, out=y)
 
     def launch_both(self, x: Any, whole: Any, y: Any) -> None:
@@ -55,7 +56,7 @@ class Pooled(nn.Module):
         parameters = ("pointer", "pointer", "pointer")
         both = KernelCode(name="both", kind="c", text=text, entry="both", parameters=parameters)
         self._recorder._launched(both, [whole, x, y])
-        with _unseen():
+        with unobserved():
             torch.mul(x, 2, out=y)
 
     def on_threads(self, *works: Callable[[], None]) -> None:
@@ -123,7 +124,7 @@ def views_of_a_view_that_a_thread_was_first_to_see(model: Any, x: Any) -> Any:
         model.launch(x[part], to)
 
     model.on_threads(*(lambda p=p: work(p) for p in range(PARTS)))
-    return torch.stack([to.view(ROWS) for _, to in sorted(seen, key=lambda one: one[0])])
+    return torch.stack([to.view(ROWS) for _, to in sorted(seen, key=lambda pair: pair[0])])
 
 
 def two_layers(model: Any, x: Any) -> Any:

@@ -11,12 +11,19 @@ import textwrap
 import pytest
 import torch
 from kernelwright.evaluators.replay.walled_memory import ARENA_PART, CPU_ALIGNMENT, GRAIN, PAGE, in_arena, in_mappings
-from kernelwright.evaluators.replay.walls import RULE, Form, Walls
+from kernelwright.evaluators.replay.walls import RULE, Form, Walled, Walls
 
 arena = functools.partial(in_arena, device="cpu")
 PLACES = [pytest.param(in_mappings, id="mappings"), pytest.param(arena, id="arena")]
 SIZES = [1, 0, 64, PAGE - 1, PAGE, PAGE + 1, 3 * PAGE + 20]
 NAMES = [f"tensor {number}" for number in range(len(SIZES))]
+
+
+def test_no_tensors_take_no_memory() -> None:
+    """Most batches need no new ones, and many plans have neither weights nor constants."""
+    placed = arena([])
+    assert (placed.parts, placed.zones, placed.bounds) == ([], [], [])
+    assert Walled(placed, []).drawn is None
 
 
 def write(address: int, value: int = 1) -> None:
@@ -85,8 +92,8 @@ def test_the_ends_of_an_arena_and_the_distances_in_it_vary() -> None:
 
 def test_what_is_drawn_differs() -> None:
     walls = Walls("cpu")
-    one, two = (walls.around([100], ["x"]).zones[0][:32].tolist() for _ in range(2))
-    assert one != two
+    first, second = (walls.around([100], ["x"]).zones[0][:32].tolist() for _ in range(2))
+    assert first != second
 
 
 def test_memory_that_is_not_kept_is_not_compared() -> None:

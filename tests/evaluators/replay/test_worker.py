@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -19,8 +21,9 @@ from kernelwright.evaluators.replay import worker as replay_worker
 from kernelwright.evaluators.replay.worker import ReplayWorker, serve
 from kernelwright.evaluators.workers import tensor_ipc
 from kernelwright.evaluators.workers.channel import Channel
-from kernelwright.evaluators.workers.client import ForkServer, Worker
+from kernelwright.evaluators.workers.client import Worker
 from kernelwright.evaluators.workers.handover import Handover
+from kernelwright.evaluators.workers.server_client import ForkServer
 
 LAYOUT = TensorLayout(shape=(4,), strides=(1,), dtype="float32")
 REPLAYS = ("load_plan", "prepare", "go", "outputs", "hold_steps")
@@ -55,15 +58,15 @@ def test_it_has_neither_problem_nor_seeds(
     (found,) = evaluator.evaluate(scale_problem, scale_kernel, [Config({"BLOCK": 8})])
     assert found.replay is not None and found.replay.replayed and len(drawn) > 3
     text = json.dumps(told)
-    assert {one["op"] for one in told if "op" in one} == set(REPLAYS)
+    assert {row["op"] for row in told if "op" in row} == set(REPLAYS)
     assert not any(str(seed) in text for seed in drawn if seed > 9999)
     assert "/problems" not in text and "seed" not in text and "get_inputs" not in text
 
 
 def test_it_may_not_read_what_problems_are_in(evaluator: LocalEvaluator, monkeypatch: pytest.MonkeyPatch) -> None:
     processes, read = evaluator.processes, []
-    monkeypatch.setattr(type(processes.containment), "rules", lambda self, reads, writes: read.append([*reads]))
-    processes.replay_worker().discard()
+    monkeypatch.setattr(type(processes.servers.containment), "rules", lambda self, reads, writes: read.append([*reads]))
+    processes.replay_workers.replay_worker().discard()
     ((inbox,),) = read
     assert inbox.parent.name == "inbox" and inbox.name.startswith("replay")
 
@@ -125,7 +128,7 @@ def test_it_tells_of_calls_that_leave_something_in_a_constant(
     for _ in range(2):
         told.append(worker.prepare(1, [[0, None]] * 3, weights, inputs, None, [], graph=False, watch=False))
         assert worker.go()["samples_ms"]
-    assert [one["remembers"] for one in told] == [False, remembers]
+    assert [row["remembers"] for row in told] == [False, remembers]
 
 
 def doubling(folder: Path, body: str = "Y[i] = X[i] + X[i];") -> LaunchPlan:
@@ -240,12 +243,12 @@ def test_what_fails_before_there_is_a_request_ends_nothing(tmp_path: Path, monke
 
 def test_a_spare_that_has_ended_is_not_used(evaluator: LocalEvaluator) -> None:
     processes = evaluator.processes
-    spare = processes.replay_worker()
-    spare.kill()
+    spare = processes.replay_workers.replay_worker()
+    os.kill(spare.pid, signal.SIGKILL)
     deadline = time.monotonic() + 10
     while spare.runs and time.monotonic() < deadline:
         time.sleep(0.01)
-    processes._spare = tuple(processes._languages), spare
-    worker = processes.replay_worker()
+    processes.replay_workers._spare = tuple(processes.servers.languages), spare
+    worker = processes.replay_workers.replay_worker()
     assert worker is not spare and worker.call(10, op="release")["ok"]
     worker.discard()

@@ -68,7 +68,7 @@ def evaluator(sandbox: str, home: Path) -> Iterator[LocalEvaluator]:
     with LocalEvaluator(settings=settings) as evaluator:
         if sandbox == BWRAP_ALONE:
             processes = evaluator.processes
-            processes.containment = dataclasses.replace(processes.containment, confines_workers=False)
+            processes.servers.containment = dataclasses.replace(processes.servers.containment, confines_workers=False)
         yield evaluator
 
 

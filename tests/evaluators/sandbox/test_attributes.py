@@ -14,7 +14,7 @@ from .test_system_calls import CALLS
 def test_a_hidden_file_keeps_its_mode_owner_times_and_attributes(untrusted: Untrusted, home: Path) -> None:
     """Whoever may open a user's key to others, or lock the user out, need not read it."""
     secret, folder = home / ".ssh/id_ed25519", home / ".ssh"
-    before = [(one.stat().st_mode, one.stat().st_mtime_ns, os.listxattr(one)) for one in (secret, folder)]
+    before = [(path.stat().st_mode, path.stat().st_mtime_ns, os.listxattr(path)) for path in (secret, folder)]
     body = """
     import contextlib
     for path in paths:
@@ -29,7 +29,7 @@ def test_a_hidden_file_keeps_its_mode_owner_times_and_attributes(untrusted: Untr
                 change()
     """
     untrusted(body, paths=[str(secret), str(folder)])
-    assert [(one.stat().st_mode, one.stat().st_mtime_ns, os.listxattr(one)) for one in (secret, folder)] == before
+    assert [(path.stat().st_mode, path.stat().st_mtime_ns, os.listxattr(path)) for path in (secret, folder)] == before
 
 
 def test_each_such_call_does_nothing_and_says_so_as_compilers_expect(untrusted: Untrusted, home: Path) -> None:

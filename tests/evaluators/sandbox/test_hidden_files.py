@@ -39,7 +39,7 @@ raise RuntimeError("read " + json.dumps(read))
 """
 processes = Processes("cpu", Limits(), Sandbox(sys.argv[1]))
 problem = find_problem("1_19").read().at("tiny")
-processes.load_languages([KERNEL.language], KERNEL.language)
+processes.servers.load([KERNEL.language], KERNEL.language)
 with processes.compilers(problem, processes.cache(KERNEL), 1) as pool:
     print(pool.submit(READ).result(timeout=120).message.splitlines()[0])
     print(pool.submit(KERNEL.source).result(timeout=120).status)

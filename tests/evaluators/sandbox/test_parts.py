@@ -106,7 +106,7 @@ class TestPlaces:
         assert {tmp_path.resolve() / "home", tmp_path.resolve() / "work", CHECKOUT} <= set(places.hidden)
         readable = places.readable()
         for path in (os.__file__, containment.__file__, shutil.which("sh")):
-            assert path and any(one in Path(path).resolve().parents for one in readable)
+            assert path and any(allowed in Path(path).resolve().parents for allowed in readable)
 
     @pytest.mark.parametrize("folder", ["/", "/usr", "/usr/lib", "/etc", sys.prefix, f"{sys.base_prefix}/lib"])
     def test_what_runs_a_worker_is_shown_wherever_home_is(self, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
@@ -141,13 +141,13 @@ class TestPlaces:
     def test_of_a_folder_on_the_path_only_modules_are_shown(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
-        (tmp_path / "package").mkdir()
-        (tmp_path / "data").mkdir()
-        for name in ("package/__init__.py", "module.py", ".env", "data/key", "notes.txt"):
+        for folder in ("package", "data", "package.libs"):
+            (tmp_path / folder).mkdir()
+        for name in ("package/__init__.py", "module.py", ".env", "data/key", "notes.txt", "package.libs/libx.so.5"):
             (tmp_path / name).touch()
         monkeypatch.syspath_prepend(str(tmp_path))
         readable = {path.name for path in Places.of_this_process().readable() if tmp_path.resolve() in path.parents}
-        assert readable == {"package", "module.py"}
+        assert readable == {"package", "module.py", "package.libs"}
 
     def test_secrets_of_the_system_are_hidden(self) -> None:
         readable = Places.of_this_process().readable()

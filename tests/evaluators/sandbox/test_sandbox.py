@@ -44,7 +44,7 @@ def test_it_writes_nowhere_but_in_its_own_folder(
     folders = [home, Path.cwd(), Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"), tmp_path, CHECKOUT / "evaluators"]
     new = [folder / f"kernelwright-{os.getpid()}" for folder in folders]
     forbidden = [victim, kernel, *problems, *new]
-    if processes.containment.confines_workers:
+    if processes.servers.containment.confines_workers:
         forbidden.append(neighbour.folder / "new")
     before = {path: path.read_bytes() for path in forbidden if path.exists()}
     allowed = ["own", "tmp/own", os.devnull]
@@ -65,6 +65,11 @@ def test_it_reads_no_secrets(untrusted: Untrusted, processes: Processes, home: P
     allowed = ["/etc/passwd", "/proc/self/status", os.__file__, containment.__file__]
     assert len(secrets) > 8 and all(os.access(path, os.R_OK) for path in secrets)
     assert untrusted(READ, paths=secrets + allowed) == allowed
+
+
+def test_torch_compiles_references_in_it(processes: Processes, scale_problem: Problem) -> None:
+    found = processes.reference_client(scale_problem).call("compile", name="compile", cache=None)
+    assert found["error"] is None
 
 
 def test_it_gets_no_keys(untrusted: Untrusted) -> None:
@@ -98,8 +103,8 @@ def test_it_has_no_network(untrusted: Untrusted, tmp_path: Path, monkeypatch: py
         udp.bind(("127.0.0.1", 0))
         service.bind("service")
         abstract.bind(f"\0kernelwright-{os.getpid()}")
-        for one in (service, abstract):
-            one.listen()
+        for listener in (service, abstract):
+            listener.listen()
         addresses = [
             ("AF_INET", "SOCK_STREAM", list(tcp.getsockname())),
             ("AF_UNIX", "SOCK_STREAM", str(tmp_path / "service")),

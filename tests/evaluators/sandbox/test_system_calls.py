@@ -142,7 +142,7 @@ CUDA = """
 import json, mmap, os, socket
 from kernelwright.evaluators.sandbox import privileges, seccomp
 privileges.give_up()
-seccomp.restrict_calls(cuda=True)
+seccomp.restrict_calls(cuda=True, streams=STREAMS)
 done = {}
 def tried(name, call):
     try:
@@ -165,7 +165,10 @@ print(json.dumps(done))
 """
 
 
-def test_cuda_may_ask_other_processes_for_memory_and_no_service() -> None:
-    run = subprocess.run([sys.executable, "-c", CUDA], capture_output=True, text=True, check=True)
-    others = dict.fromkeys(["SOCK_STREAM", "SOCK_DGRAM", "AF_INET", "time"], False)
-    assert json.loads(run.stdout) == {"asked": True, "memory": True, **others}
+@pytest.mark.parametrize("streams", [False, True])
+def test_cuda_may_ask_other_processes_for_memory_and_no_service(streams: bool) -> None:
+    """But for the sockets over which NVIDIA's tools talk to a program, where one is watched."""
+    code = CUDA.replace("STREAMS", str(streams))
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    others = dict.fromkeys(["SOCK_DGRAM", "AF_INET", "time"], False)
+    assert json.loads(run.stdout) == {"asked": True, "memory": True, "SOCK_STREAM": streams, **others}

@@ -112,7 +112,7 @@ def test_preparing_is_not_timed_and_results_are_dropped_but_the_last(hands: Hand
 
     def next_call() -> tuple[int, Call]:
         hands.move(wall_ms=20, busy_ms=40)
-        alive.append(sum(one() is not None for one in seen))
+        alive.append(sum(reference() is not None for reference in seen))
 
         def call() -> Result:
             hands.move(wall_ms=2, busy_ms=3)
@@ -136,7 +136,7 @@ def test_a_gpu_is_idle_and_its_cache_empty_before_each_call(gpu: SimulatedGpu) -
     clock.sample(always(lambda: gpu.launch(100)), 1)
     gpu.log.clear()
     clock.sample(always(lambda: gpu.launch(100)), 2)
-    assert gpu.log == ["reset", "wait", "flush", "start", "stop", "wait"] * 2
+    assert gpu.log == ["wait", "reset", "flush", "start", "stop", "wait"] * 2
 
 
 def test_a_gpu_that_was_idle_is_warmed_up(gpu: SimulatedGpu) -> None:
@@ -149,6 +149,14 @@ def test_a_gpu_that_was_idle_is_warmed_up(gpu: SimulatedGpu) -> None:
         clock.sample(always(lambda: None), 1)
         assert (gpu.log.count("flush") > 1) is warmed
         assert (gpu.now - start > clock_module.WARM_UP_S * 1e9) is warmed
+
+
+def test_no_gpu_is_warmed_up_on_the_clock_of_another(gpu: SimulatedGpu) -> None:
+    """That of the evaluator, which times a batch from request to answer."""
+    clock = Clock("cuda", gpu=gpu)
+    clock.settle()
+    clock.sample(always(lambda: None), 1, warm=False)
+    assert gpu.log.count("flush") == 2 and gpu.now < clock_module.WARM_UP_S * 1e9
 
 
 def test_events_see_the_kernel_and_not_its_launch(gpu: SimulatedGpu) -> None:

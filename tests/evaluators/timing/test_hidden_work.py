@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from kernelwright.evaluators.timing import hidden_work as module
-from kernelwright.evaluators.timing.hidden_work import CONFIRMATIONS, IdleDevice, Suspicion, hidden_work
+from kernelwright.evaluators.timing.hidden_work import CONFIRMATIONS, HiddenWorkDetector, IdleDevice, hidden_work
 
 FOUND = "each call kept the device busy for 1.000 ms beyond the 0.100 ms that its events report"
 
@@ -33,7 +33,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_work_on_a_device_that_is_idle_without_the_candidate_is_its_own(clock: list[float]) -> None:
-    suspicion = Suspicion(IdleDevice(0.045, lambda: 0.05))
+    suspicion = HiddenWorkDetector(IdleDevice(0.045, lambda: 0.05))
     verdicts = [suspicion.confirmed(FOUND) for _ in range(CONFIRMATIONS)]
     assert verdicts == [*[None] * (CONFIRMATIONS - 1), FOUND]
     assert clock == [0.0]
@@ -41,13 +41,13 @@ def test_work_on_a_device_that_is_idle_without_the_candidate_is_its_own(clock: l
 
 def test_others_on_the_device_prove_nothing(clock: list[float]) -> None:
     empty = iter([1.2, 3.0] * 10)
-    suspicion = Suspicion(IdleDevice(0.045, lambda: next(empty)))
+    suspicion = HiddenWorkDetector(IdleDevice(0.045, lambda: next(empty)))
     assert [suspicion.confirmed(FOUND) for _ in range(20)] == [None] * 20
     assert clock[0] > 1
 
 
 def test_a_device_that_stays_busy_rejects_and_says_what_may_be_the_cause(clock: list[float]) -> None:
-    suspicion = Suspicion(IdleDevice(0.045, lambda: 1.2))
+    suspicion = HiddenWorkDetector(IdleDevice(0.045, lambda: 1.2))
     verdict = None
     while verdict is None:
         verdict = suspicion.confirmed(FOUND)

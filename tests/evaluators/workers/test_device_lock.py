@@ -49,10 +49,10 @@ def test_two_processes_exclude_each_other(tmp_path: Path, killed: bool) -> None:
         deadline = time.monotonic() + 30
         while not any(event.is_set() for _, event in events) and time.monotonic() < deadline:
             time.sleep(0.01)
-        (one, _), (other, waits) = sorted(events, key=lambda pair: not pair[1].is_set())
+        (popen, _), (other, waits) = sorted(events, key=lambda pair: not pair[1].is_set())
         assert not waits.wait(0.5)
-        assert one.stdin is not None and other.stdin is not None
-        one.kill() if killed else one.stdin.close()
+        assert popen.stdin is not None and other.stdin is not None
+        popen.kill() if killed else popen.stdin.close()
         assert waits.wait(10)
         other.stdin.close()
         assert other.wait(10) == 0
@@ -103,10 +103,10 @@ def test_two_that_lock_again_and_again_take_turns(tmp_path: Path) -> None:
                 time.sleep(0.02)
 
     both = [threading.Thread(target=measure, args=(which,)) for which in range(2)]
-    for one in both:
-        one.start()
-    for one in both:
-        one.join()
+    for thread in both:
+        thread.start()
+    for thread in both:
+        thread.join()
     changes = sum(before != after for before, after in pairwise(order))
     assert changes >= 12
 
@@ -161,7 +161,7 @@ def test_who_shares_the_device_may_have_it_alone_for_a_while(tmp_path: Path) -> 
         other.start()
         assert checking.wait(20), "they share it"
         threading.Timer(0.2, done.set).start()
-        with mine.alone():
+        with mine.exclusive():
             order.append("measured")
             assert mine.is_held and not mine.is_shared
         assert mine.is_shared
@@ -177,13 +177,13 @@ def test_who_checks_gives_way_to_who_measures(tmp_path: Path) -> None:
 
     other = threading.Thread(target=measure)
     with mine.held(shared=True):
-        mine.give_way()
+        mine.yield_to_waiter()
         order.append("first step")
         other.start()
         deadline = time.monotonic() + 20
         while order[-1] != "measured" and time.monotonic() < deadline:
             time.sleep(0.01)
-            mine.give_way()
+            mine.yield_to_waiter()
         order.append("second step")
         assert mine.is_shared
     other.join(20)
@@ -201,7 +201,7 @@ def test_who_has_the_device_alone_gives_no_way(tmp_path: Path) -> None:
     with mine.held():
         other.start()
         until_wanted(mine)
-        mine.give_way()
+        mine.yield_to_waiter()
         assert mine.is_held and not came.is_set()
     other.join(20)
     assert came.is_set()
@@ -216,7 +216,7 @@ def test_who_shares_the_device_may_keep_it_to_the_end(tmp_path: Path) -> None:
 
     other = threading.Thread(target=check)
     with mine.held(shared=True):
-        mine.share_no_longer()
+        mine.upgrade_to_exclusive()
         assert mine.is_held and not mine.is_shared
         other.start()
         until_wanted(mine)
@@ -228,7 +228,7 @@ def test_who_shares_the_device_may_keep_it_to_the_end(tmp_path: Path) -> None:
 def test_what_is_alone_for_a_while_is_shared_again_after_an_error(tmp_path: Path) -> None:
     mine = DeviceLock("GPU-1", tmp_path)
     with mine.held(shared=True):
-        with pytest.raises(ValueError, match="measured badly"), mine.alone():
+        with pytest.raises(ValueError, match="measured badly"), mine.exclusive():
             raise ValueError("measured badly")
         assert mine.is_shared
         with DeviceLock("GPU-1", tmp_path).held(shared=True), mine.released():
@@ -325,7 +325,7 @@ def test_another_user_holds_nobody_up_for_ever(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(device_lock, "REPORTED_AFTER_S", 0.1)
-    monkeypatch.setattr(device_lock, "OTHERS_S", 0.5)
+    monkeypatch.setattr(device_lock, "OTHERS_S", 2)
     monkeypatch.setattr(device_lock, "_passed", set())
     lock = DeviceLock("cpu", shared_folder)
     with lock.held():
@@ -335,7 +335,7 @@ def test_another_user_holds_nobody_up_for_ever(
     for shared in (True, False):
         with DeviceLock("cpu", shared_folder).held(shared):
             pass
-    assert time.monotonic() - began < 0.4, "it is not waited for again"
+    assert time.monotonic() - began < 2, "it is not waited for again"
 
 
 @pytest.mark.parametrize("obstacle", ["folder of another user", "file that is none", "link"])

@@ -115,7 +115,7 @@ def test_what_it_says_moves_no_cursor(short: LocalEvaluator, scale_problem: Prob
     (found,) = short.evaluate(scale_problem, torch_kernel("pass", TOP + top), [Config()])
     assert found.status is Status.REJECTED, found.message
     assert found.rejection is not None and "no" in found.rejection.where
-    assert not [one for one in found.rejection.where if unicodedata.category(one)[0] == "C"]
+    assert not [text for text in found.rejection.where if unicodedata.category(text)[0] == "C"]
 
 
 def test_nobody_has_more_memory_than_there_is() -> None:

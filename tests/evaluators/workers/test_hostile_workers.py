@@ -13,10 +13,11 @@ import pytest
 from kernelwright.core import Config, DeviceError, Problem, PythonKernel, Status
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.settings import Limits
-from kernelwright.evaluators.workers import client
-from kernelwright.evaluators.workers.client import ForkServer, WorkerTimeout
+from kernelwright.evaluators.workers import server_client
+from kernelwright.evaluators.workers.client import WorkerTimeoutError
 from kernelwright.evaluators.workers.log import KEPT_BYTES, Log
 from kernelwright.evaluators.workers.removal import remove_tree
+from kernelwright.evaluators.workers.server_client import ForkServer
 
 from ...conftest import FAST, Unguarded, torch_kernel
 
@@ -116,6 +117,7 @@ def test_what_a_kernel_does_is_its_own_fault(
     (fine,) = short.evaluate(scale_problem, torch_kernel(BODY.format("fine"), TOP), [Config()])
     assert fine.status is Status.OK, fine.message
     folder = short.processes.folder
+    short.processes.tidy()
     assert sum(path.lstat().st_size for path in folder.rglob("*")) < 64 << 20
     assert not list(folder.rglob("f" * 200))
 
@@ -167,30 +169,30 @@ def test_a_worker_that_takes_no_request_is_given_up(short: LocalEvaluator, scale
     worker = short.processes.candidate(scale_problem)()
     os.kill(worker.pid, signal.SIGSTOP)
     began = time.monotonic()
-    with pytest.raises(WorkerTimeout):
+    with pytest.raises(WorkerTimeoutError):
         worker.call(1.0, op="load", source="x" * (4 << 20))
     assert time.monotonic() - began < 20 and not Path(f"/proc/{worker.pid}").exists()
     worker.discard()
 
 
 def test_a_server_that_does_not_answer_is_replaced(scale_problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "ANSWER_S", 1.0)
+    monkeypatch.setattr(server_client, "ANSWER_S", 1.0)
     with LocalEvaluator(settings=FAST) as fresh:
         start = fresh.processes.candidate(scale_problem)
         start().discard()
-        server = fresh.processes._both.untrusted
+        server = fresh.processes.servers.running.untrusted
         os.kill(server.pid, signal.SIGSTOP)
-        with pytest.raises(DeviceError, match=r"did not answer within .* s; run again with `resume`"):
+        with pytest.raises(DeviceError, match=r"did not answer within .* s \(to start a process\); run again with"):
             start()
         assert not server.alive
         worker = fresh.processes.candidate(scale_problem)()
-        assert worker.alive and fresh.processes._both.untrusted is not server
+        assert worker.alive and fresh.processes.servers.running.untrusted is not server
         worker.discard()
 
 
 def test_a_server_that_never_gets_ready_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "endless.py").write_text("import time\ntime.sleep(1000)")
-    monkeypatch.setattr(client, "IMPORT_S", 0.5)
+    monkeypatch.setattr(server_client, "IMPORT_S", 0.5)
     server = ForkServer(["endless"], {"PYTHONPATH": str(tmp_path)})
     with pytest.raises(DeviceError, match=r"did not answer within 0.5 s"):
         server.wait_ready()

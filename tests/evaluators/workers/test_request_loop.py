@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 from kernelwright.evaluators.workers.request_loop import describe
 
@@ -29,10 +32,37 @@ def test_what_is_no_advice_of_cuda_is_kept() -> None:
     assert describe(ValueError(text)) == f"ValueError: {text}"
 
 
-class _Mute(Exception):
+class _MuteError(Exception):
     def __str__(self) -> str:
         raise KeyError("no text")
 
 
 def test_an_exception_without_a_text_is_named() -> None:
-    assert describe(_Mute()) == "_Mute: (no text: its __str__ raises KeyError)"
+    assert describe(_MuteError()) == "_MuteError: (no text: its __str__ raises KeyError)"
+
+
+class InterpreterError(Exception):
+    """As Triton's interpreter raises it."""
+
+
+def test_what_only_repeats_its_cause_is_left_out() -> None:
+    cause = NotImplementedError("no assembly")
+    error: BaseException = cause
+    for _ in range(4):
+        wrapped = InterpreterError(repr(error))
+        wrapped.__cause__ = error
+        error = wrapped
+    assert describe(error) == "NotImplementedError: no assembly"
+
+
+def test_lines_are_those_of_the_users_file(tmp_path: Path) -> None:
+    folder = tmp_path / "candidate-1"
+    folder.mkdir()
+    names = {"call.py": "def call(): return function()", "ops.py": "\n\ndef function():\n    raise ValueError('why')\n"}
+    scope: dict[str, Any] = {}
+    for name, text in names.items():
+        (folder / name).write_text(text)
+        exec(compile(text, str(folder / name), "exec"), scope)
+    with pytest.raises(ValueError, match="why") as raised:
+        scope["call"]()
+    assert describe(raised.value) == "ValueError: why\nline 4: raise ValueError('why')"

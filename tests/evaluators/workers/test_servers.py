@@ -34,7 +34,8 @@ from kernelwright.evaluators.pipeline.processes import Processes
 from kernelwright.evaluators.pipeline.servers import languages_of, server_environment
 from kernelwright.evaluators.sandbox.containment import Containment
 from kernelwright.evaluators.settings import Sandbox
-from kernelwright.evaluators.workers.client import ForkServer, Worker, start_server
+from kernelwright.evaluators.workers.client import Worker
+from kernelwright.evaluators.workers.server_client import ForkServer, start_server
 
 from ...conftest import FAST
 from ...surroundings import WARM_SERVER
@@ -122,8 +123,8 @@ def test_servers_that_died_are_replaced_with_all_their_workers(scale_problem: Pr
         servers, reference_client = fresh.processes.server_pids, fresh.processes.reference_client(scale_problem)
         evaluations = fresh.evaluate(scale_problem, scale_kernel, [config] * 2)
         assert next(evaluations).status is Status.OK
-        assert fresh._bench.client is not None
-        worker = fresh._bench.client.worker
+        assert fresh._runner.client is not None
+        worker = fresh._runner.client.worker
         _kill(servers, lambda: worker.alive or reference_client.alive)
         with pytest.raises(DeviceError, match="run again with `resume`"):
             reference_client.call("properties")
@@ -144,11 +145,11 @@ def test_a_reference_is_started_again_where_only_the_server_of_kernels_died(
     monkeypatch.setattr(Containment, "shares_memory", False)  # so there are two servers
     monkeypatch.setattr(TileLangSupport, "imports_quickly", True)  # as Triton is
     with LocalEvaluator(settings=FAST) as fresh:
-        before = fresh._bench.reference_for(scale_problem, scale_kernel)
-        servers = fresh.processes._both
+        before = fresh._runner.reference_for(scale_problem, scale_kernel)
+        servers = fresh.processes.servers.running
         assert servers.trusted is not servers.untrusted
         _kill((servers.untrusted.pid,), lambda: servers.untrusted.alive)
-        assert before.alive and fresh._bench.reference_for(scale_problem, scale_kernel).alive
+        assert before.alive and fresh._runner.reference_for(scale_problem, scale_kernel).alive
         assert not before.alive
 
 
@@ -168,7 +169,7 @@ def test_a_language_that_imports_slowly_is_there_before_its_reference_is_forked(
     monkeypatch.setattr(ForkServer, "fork", noted)
     monkeypatch.setattr(TileLangSupport, "imports_quickly", quickly)
     with LocalEvaluator(settings=FAST) as fresh:
-        fresh._bench.reference_for(scale_problem, scale_kernel)
+        fresh._runner.reference_for(scale_problem, scale_kernel)
     assert knew == [not quickly]
 
 
@@ -188,7 +189,7 @@ def test_a_worker_of_a_server_that_replaced_another_has_the_languages_before_it_
     monkeypatch.delenv(WARM_SERVER)  # cold servers, which have imported only what they were told to
     processes = Processes("cpu", FAST.limits)
     try:
-        processes.load_languages(languages_of(scale_kernel), scale_kernel.language)
+        processes.servers.load(languages_of(scale_kernel), scale_kernel.language)
         before = processes.server
         _kill(processes.server_pids, lambda: before.alive)
         worker = processes.candidate(scale_problem)()
@@ -227,6 +228,21 @@ def test_a_server_that_was_closed_before_it_was_ready_is_not_ready(tmp_path: Pat
     server = ForkServer(["endless"], {"PYTHONPATH": str(tmp_path)})
     server.close()
     assert not server.ready
+
+
+def test_a_server_that_is_closed_while_it_starts_leaves_no_process(tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    sandbox = ["sh", "-c", 'sleep 300 & echo $! > "$0.new"; mv "$0.new" "$0"; wait; exec "$@"', str(begun)]
+    server = ForkServer([], {}, inside=sandbox)
+    deadline = time.monotonic() + 20
+    while not begun.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    child = Path("/proc", begun.read_text().strip(), "stat")
+    server.close()
+    while child.exists() and child.read_text().rpartition(")")[2].split()[0] != "Z":
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_what_a_language_does_for_all_workers_is_done_in_the_server(tmp_path: Path) -> None:
@@ -284,7 +300,7 @@ def test_a_request_that_was_interrupted_is_the_last(monkeypatch: pytest.MonkeyPa
         assert not server.alive
         with pytest.raises(DeviceError, match="`resume`"):
             server.load("cmath")
-        assert server.end(1, 0.0) is None
+        assert server.end(1, 0.0).code is None
     finally:
         pid = server.pid
         server.close()

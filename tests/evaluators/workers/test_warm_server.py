@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from kernelwright.core.environment import allowed_environment
 from kernelwright.evaluators.workers import warm_server
-from kernelwright.evaluators.workers.client import ForkServer, import_path
 from kernelwright.evaluators.workers.fork_server import NICE
+from kernelwright.evaluators.workers.server_client import ForkServer, import_path
 from kernelwright.evaluators.workers.warm_server import VARIABLE, place_in
 
 INTERPRETED = {"TRITON_INTERPRET": "1"}

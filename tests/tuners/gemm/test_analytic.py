@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from kernelwright.core import Config, DeviceLimits, SearchSpace, Value
-from kernelwright.core.parameter_roles import Roles
+from kernelwright.core.parameter_roles import ParameterRoles
 from kernelwright.corpus import find_kernel
 from kernelwright.tuners.gemm.analytic import (
     DESCRIBED,
@@ -67,9 +67,9 @@ def test_the_best_estimate_of_recorded_trials_is_nearly_the_fastest() -> None:
     recorded = json.loads((ROOT / "results/samples/h200/gemm_a8w8_trials.json").read_text())
     kernel = find_kernel("gemm/a8w8_blockscale", "triton").read()
     slower = []
-    for one in recorded["shapes"]:
-        shape = Shape(m=one["M"], n=one["N"], k=one["K"])
-        times = {Config(zip(recorded["names"], trial[:-1], strict=True)): trial[-1] for trial in one["trials"]}
+    for shape_record in recorded["shapes"]:
+        shape = Shape(m=shape_record["M"], n=shape_record["N"], k=shape_record["K"])
+        times = {Config(zip(recorded["names"], trial[:-1], strict=True)): trial[-1] for trial in shape_record["trials"]}
         product = product_of(shape, 1, "float8_e4m3fn", kernel)
         chosen = analytic_choice(SearchSpace.listing(times), H200_LIMITS, product)
         slower.append(times[chosen] / min(times.values()))
@@ -90,7 +90,9 @@ def test_a_search_begins_with_different_members(m: int) -> None:
 def test_large_products_begin_with_the_forms_of_descriptors_that_were_right() -> None:
     _, found = first(Shape(4096, 4096, 4096))
     assert {config["VARIANT"] for config in found} & set(DESCRIBED) == {"tma", "tma_tile"}
-    assert {(128, 256), (256, 128), (128, 128)} <= {(one["BLOCK_SIZE_M"], one["BLOCK_SIZE_N"]) for one in found}
+    assert {(128, 256), (256, 128), (128, 128)} <= {
+        (config["BLOCK_SIZE_M"], config["BLOCK_SIZE_N"]) for config in found
+    }
 
 
 def test_a_search_begins_with_one_round_of_tiles() -> None:
@@ -109,7 +111,7 @@ def test_forms_that_a_gpu_or_an_engine_lacks_are_no_members() -> None:
 def test_rows_that_are_alone_take_more_rounds() -> None:
     shape = Shape(4096, 4096, 4096)
     space, _ = first(shape)
-    model = TileModel(space.encoded, Roles.of(space.names), H200_LIMITS, product_of(shape, 2, "float16"))
+    model = TileModel(space.encoded, ParameterRoles.of(space.names), H200_LIMITS, product_of(shape, 2, "float16"))
     small = Config({**space.default, "BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": 64, "NUM_WARPS": 4, "NUM_STAGES": 2})
     rows = space.encoded.rows([small, small])
     shared, alone = model.estimate(rows, rows[:, 0] != rows[:, 0]), model.estimate(rows, rows[:, 0] == rows[:, 0])

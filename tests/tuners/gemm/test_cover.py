@@ -15,9 +15,9 @@ TIMES = {
 
 
 def test_one_config_loses_least_two_lose_nothing() -> None:
-    one = cover(TIMES, 1)
-    assert one is not None and one.configs == (MIDDLE,)
-    assert one.slowdown == pytest.approx(1.5) and one.worst == pytest.approx(1.5)
+    single = cover(TIMES, 1)
+    assert single is not None and single.configs == (MIDDLE,)
+    assert single.slowdown == pytest.approx(1.5) and single.worst == pytest.approx(1.5)
     two = cover(TIMES, 5)
     assert two is not None and set(two.configs) == {SMALL, LARGE}
     assert two.slowdown == pytest.approx(1.0)

@@ -13,7 +13,7 @@ from kernelwright.tuners.gemm.device import H200_LIMITS, Device
 from kernelwright.tuners.gemm.fields import from_fields
 from kernelwright.tuners.gemm.shapes import Shape
 from kernelwright.tuners.gemm.stores import store_of
-from kernelwright.tuners.gemm.stores.store import Entry, Subject
+from kernelwright.tuners.gemm.stores.store import ConfigEntry, ConfigKey
 
 H200 = Device("NVIDIA H200", H200_LIMITS)
 VERSIONS = {"triton": "3.6.0"}
@@ -24,11 +24,11 @@ def config(number: int) -> Config:
     return Config({**sizes, "NUM_WARPS": 4, "NUM_STAGES": 3})
 
 
-EXPERTS = Subject("moe", "bfloat16", H200, triton="3.6.0")
+EXPERTS = ConfigKey("moe", "bfloat16", H200, triton="3.6.0")
 
 
-def moe_entries(*ms: int) -> list[Entry]:
-    return [Entry(Shape(14336, 4096, m, experts=8, top_k=2), config(m)) for m in ms]
+def moe_entries(*ms: int) -> list[ConfigEntry]:
+    return [ConfigEntry(Shape(14336, 4096, m, experts=8, top_k=2), config(m)) for m in ms]
 
 
 def nearest_rows(found: dict[str, Any], m: int) -> Any:
@@ -47,7 +47,7 @@ def vllm_experts(folder: Path, m: int) -> Any:
 
 
 def sglang_experts(folder: Path, m: int, triton: str, down: str = "") -> Any:
-    versions = [triton, *(one for one in ("3.6.0", "3.5.1", "3.4.0") if one != triton)]
+    versions = [triton, *(version for version in ("3.6.0", "3.5.1", "3.4.0") if version != triton)]
     for version in versions:
         where = folder / "configs" / f"triton_{version.replace('.', '_')}"
         path = where / f"E=8,N=14336,device_name=NVIDIA_H200{down}.json"
@@ -62,7 +62,7 @@ def test_vllm_has_one_name_for_the_family_of_the_h200(tmp_path: Path) -> None:
     assert path.name == "E=8,N=14336,device_name=NVIDIA_H200.json"
     (single,) = store_of("vllm").grouped(tmp_path, replace(relative, kernel="a8w8_blockscale"), moe_entries(16))
     assert "device_name=NVIDIA_H200_NVL" in single.name
-    assert all("H200_NVL" in one.name for one in store_of("sglang").grouped(tmp_path, relative, moe_entries(16)))
+    assert all("H200_NVL" in file.name for file in store_of("sglang").grouped(tmp_path, relative, moe_entries(16)))
 
 
 def test_vllm_reads_our_files_for_experts(tmp_path: Path) -> None:
@@ -115,9 +115,9 @@ def test_own_files_know_experts_and_languages(tmp_path: Path) -> None:
     (path, _) = store.save(tmp_path, EXPERTS, moe_entries(16), VERSIONS)
     assert path.name == "NVIDIA_H200-GEMM-MOE_BFLOAT16-N=14336-K=4096-E=8-TOP_K=2.json"
     assert store.find(tmp_path, EXPERTS, asked) is not None
-    tilelang = Subject("gemm", "float16", H200, backend="tilelang")
+    tilelang = ConfigKey("gemm", "float16", H200, backend="tilelang")
     chosen = Config({**config(8), "SPLIT_K": 2, "POLICY": "FullRow"})
-    store.save(tmp_path, tilelang, [Entry(Shape(64, 64, 16), chosen)], VERSIONS)
+    store.save(tmp_path, tilelang, [ConfigEntry(Shape(64, 64, 16), chosen)], VERSIONS)
     found = store.find(tmp_path, tilelang, Shape(64, 64, 16))
     assert found is not None and from_fields(found[0]) == Config({**chosen, "VARIANT": "plain"})
-    assert store.find(tmp_path, Subject("gemm", "float16", H200), Shape(64, 64, 16)) is None
+    assert store.find(tmp_path, ConfigKey("gemm", "float16", H200), Shape(64, 64, 16)) is None

@@ -14,7 +14,7 @@ from kernelwright.tuners.gemm.fields import from_fields, suited
 from kernelwright.tuners.gemm.lookup import load_config
 from kernelwright.tuners.gemm.shapes import Shape
 from kernelwright.tuners.gemm.stores import store_of
-from kernelwright.tuners.gemm.stores.store import Entry, Subject
+from kernelwright.tuners.gemm.stores.store import ConfigEntry, ConfigKey
 
 H200 = Device("NVIDIA H200", H200_LIMITS)
 FIELDS = {
@@ -33,8 +33,8 @@ def test_without_a_file_the_analytic_choice_is_taken_and_said_once(tmp_path: Pat
 
 
 def test_a_tuned_file_goes_first_and_another_version_is_said(tmp_path: Path) -> None:
-    entry = Entry(Shape(4096, 512, 64), from_fields(FIELDS))
-    about = Subject("gemm", "float16", H200)
+    entry = ConfigEntry(Shape(4096, 512, 64), from_fields(FIELDS))
+    about = ConfigKey("gemm", "float16", H200)
     store_of("kernelwright").save(tmp_path, about, [entry], {"triton": lookup.installed("triton")})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -46,8 +46,8 @@ def test_a_tuned_file_goes_first_and_another_version_is_said(tmp_path: Path) -> 
 
 def test_the_variable_names_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(lookup.FOLDER, str(tmp_path))
-    entry = Entry(Shape(64, 512, 64), from_fields(FIELDS))
-    about = Subject("a8w8_blockscale", "float8_e4m3fn", H200)
+    entry = ConfigEntry(Shape(64, 512, 64), from_fields(FIELDS))
+    about = ConfigKey("a8w8_blockscale", "float8_e4m3fn", H200)
     store_of("kernelwright").save(lookup.configs_folder(), about, [entry], {})
     assert load_config("a8w8_blockscale", 64, 64, 512, H200) == entry.config
 
@@ -124,8 +124,8 @@ def test_experts_and_tilelang_have_choices_of_their_own(tmp_path: Path) -> None:
         chosen = load_config("gemm", 4096, 7168, 2048, backend="tilelang", **about)
     tiles = (int(chosen["BLOCK_SIZE_M"]) + int(chosen["BLOCK_SIZE_N"])) * int(chosen["BLOCK_SIZE_K"]) * 2
     assert tiles * int(chosen["NUM_STAGES"]) <= H200_LIMITS.shared_bytes and "POLICY" in chosen
-    entry = Entry(Shape(14336, 4096, 64, experts=8, top_k=2), from_fields({**FIELDS, "VARIANT": "plain"}))
-    store_of("kernelwright").save(tmp_path, Subject("moe", "bfloat16", H200), [entry], {})
+    entry = ConfigEntry(Shape(14336, 4096, 64, experts=8, top_k=2), from_fields({**FIELDS, "VARIANT": "plain"}))
+    store_of("kernelwright").save(tmp_path, ConfigKey("moe", "bfloat16", H200), [entry], {})
     tuned = load_config("moe", 64, 14336, 4096, dtype="bfloat16", experts=8, top_k=2, **about)
     assert tuned == suited(entry.config, find_kernel("gemm/moe", "triton").read())
 

@@ -85,7 +85,7 @@ def test_sizes_of_experts_name_them_or_take_the_given_ones(tmp_path: Path, entry
         tmp_path, f"- {entry}\n- {{M: [8, 16], N: 64, K: 32, E: 4}}\n- {{M: 1, N: 64, K: 32, E: 9, TOP_K: 1}}"
     )
     sizes = read_sizes(path, routing=Routing(top_k=2))
-    assert [(one.m, one.experts, one.top_k) for one in sizes.shapes] == [(8, 4, 2), (16, 4, 2), (1, 9, 1)]
+    assert [(shape.m, shape.experts, shape.top_k) for shape in sizes.shapes] == [(8, 4, 2), (16, 4, 2), (1, 9, 1)]
     assert sizes.shapes[0].flops == 8 * 2 * 3 * 2 * 64 * 32
     assert str(sizes.shapes[0]) == "M=8 N=64 K=32 E=4 TOP_K=2"
     assert why in sizes.refused[0]

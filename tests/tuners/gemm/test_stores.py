@@ -14,7 +14,7 @@ from kernelwright.tuners.gemm.device import H200_LIMITS, Device
 from kernelwright.tuners.gemm.fields import AMD, from_fields, to_fields
 from kernelwright.tuners.gemm.shapes import Shape
 from kernelwright.tuners.gemm.stores import names, store_of
-from kernelwright.tuners.gemm.stores.store import Entry, Subject, read_stamp
+from kernelwright.tuners.gemm.stores.store import ConfigEntry, ConfigKey, read_stamp
 
 H200 = Device("NVIDIA H200", H200_LIMITS)
 VERSIONS = {"triton": "3.6.0"}
@@ -26,12 +26,12 @@ def config(number: int, **more: Any) -> Config:
     return Config({**sizes, "SPLIT_K": 1, "NUM_WARPS": 4, "NUM_STAGES": 3, "VARIANT": "plain", **more})
 
 
-def subject(kernel: str = "a8w8_blockscale", dtype: str = "float8_e4m3fn") -> Subject:
-    return Subject(kernel, dtype, H200)
+def subject(kernel: str = "a8w8_blockscale", dtype: str = "float8_e4m3fn") -> ConfigKey:
+    return ConfigKey(kernel, dtype, H200)
 
 
-def entries(ms: tuple[int, ...] = MS, n: int = 1024, k: int = 7168) -> list[Entry]:
-    return [Entry(Shape(n, k, m), config(m), 1.0 + m) for m in ms]
+def entries(ms: tuple[int, ...] = MS, n: int = 1024, k: int = 7168) -> list[ConfigEntry]:
+    return [ConfigEntry(Shape(n, k, m), config(m), 1.0 + m) for m in ms]
 
 
 # What the engines do, from their documentation and behaviour.
@@ -94,9 +94,9 @@ def test_aiter_chooses_what_we_do(tmp_path: Path) -> None:
 
 
 def test_a_check_without_a_gpu_writes_no_gpus_entries(tmp_path: Path) -> None:
-    cpu = Subject("a8w8_blockscale", "float8_e4m3fn", Device("cpu", H200_LIMITS))
+    cpu = ConfigKey("a8w8_blockscale", "float8_e4m3fn", Device("cpu", H200_LIMITS))
     for format in ("aiter", "vllm", "sglang", "kernelwright"):
-        for path in store_of(format).save(tmp_path, cpu, [Entry(Shape(64, 128, 16), config(1))], VERSIONS):
+        for path in store_of(format).save(tmp_path, cpu, [ConfigEntry(Shape(64, 128, 16), config(1))], VERSIONS):
             assert re.search(r"\bcpu\b", path.name)
 
 
@@ -113,10 +113,10 @@ def test_the_guides_categories(tmp_path: Path) -> None:
 
 
 def test_a_category_gets_the_config_that_loses_least_over_its_shapes(tmp_path: Path) -> None:
-    one, other, both = config(1), config(2), config(3)
+    first, second, both = config(1), config(2), config(3)
     group = [
-        Entry(Shape(64, 64, 512), one, 1.0, {other: 3.0, both: 1.1}),
-        Entry(Shape(64, 64, 1000), other, 2.0, {one: 6.0, both: 2.1}),
+        ConfigEntry(Shape(64, 64, 512), first, 1.0, {second: 3.0, both: 1.1}),
+        ConfigEntry(Shape(64, 64, 1000), second, 2.0, {first: 6.0, both: 2.1}),
     ]
     store_of("aiter-legacy").save(tmp_path, subject("gemm", "float16"), group, VERSIONS)
     document = json.loads((tmp_path / "90-GEMM-A16W16-N=64-K=64.json").read_text())
@@ -126,7 +126,7 @@ def test_a_category_gets_the_config_that_loses_least_over_its_shapes(tmp_path: P
 def test_the_default_file_has_the_most_common_config(tmp_path: Path) -> None:
     store = store_of("kernelwright")
     for n, number in ((64, 1), (128, 2), (256, 1)):
-        store.save(tmp_path, subject(), [Entry(Shape(n, 64, 16), config(number, VARIANT="tma"))], VERSIONS)
+        store.save(tmp_path, subject(), [ConfigEntry(Shape(n, 64, 16), config(number, VARIANT="tma"))], VERSIONS)
     found = store.find(tmp_path, subject(), Shape(512, 64, 16))
     assert found is not None and found[1].name == "NVIDIA_H200-GEMM-A8W8_BLOCKSCALE.json"
     assert from_fields(found[0]) == config(1, VARIANT="tma")
@@ -138,10 +138,10 @@ def test_a_check_replaces_no_entry_with_a_time(tmp_path: Path, format: str) -> N
     store, about = store_of(format), subject("gemm", "float16")
     shape, target = Shape(64, 128, 16), tmp_path / "out.yaml" if format == "tune-gemm" else tmp_path
     for number, time in ((1, None), (2, 0.5), (3, None)):
-        store.save(target, about, [Entry(shape, config(number), time)], VERSIONS)
+        store.save(target, about, [ConfigEntry(shape, config(number), time)], VERSIONS)
     found = store.find(target, about, shape)
     assert found is not None and found[0]["GROUP_SIZE_M"] == 2
-    store.save(target, about, [Entry(shape, config(4), 0.4)], VERSIONS)
+    store.save(target, about, [ConfigEntry(shape, config(4), 0.4)], VERSIONS)
     found = store.find(target, about, shape)
     assert found is not None and found[0]["GROUP_SIZE_M"] == 4
 
@@ -155,7 +155,7 @@ def test_no_other_shapes_entry_is_lost(tmp_path: Path, format: str) -> None:
     ms = (16, 32, 64, 128, 256, 512)
 
     def write(m: int) -> None:
-        store.save(target, about, [Entry(Shape(64, 128, m), config(m), 1.0)], VERSIONS)
+        store.save(target, about, [ConfigEntry(Shape(64, 128, m), config(m), 1.0)], VERSIONS)
 
     threads = [threading.Thread(target=write, args=(m,)) for m in ms]
     for thread in threads:
@@ -186,7 +186,7 @@ def test_a_file_of_another_schema_is_left_alone(tmp_path: Path, format: str, con
     store = store_of(format)
     about = subject(store.kernels[0], "float16")
     target = tmp_path / "out.yaml" if format == "tune-gemm" else tmp_path
-    mine = [Entry(Shape(64, 128, 16), config(1), 1.0)]
+    mine = [ConfigEntry(Shape(64, 128, 16), config(1), 1.0)]
     (path,) = store.grouped(target, about, mine)
     path.write_text(content)
     with pytest.raises(OptionError, match=path.stem.split("=")[0]):
@@ -198,11 +198,11 @@ def test_what_an_engine_does_not_have_is_said() -> None:
     with pytest.raises(OptionError, match="vllm holds no configs of gemm"):
         store_of("vllm").check(subject("gemm", "float16"))
     with pytest.raises(OptionError, match="layout"):
-        store_of("aiter").check(Subject("gemm", "float16", H200, "TT"))
+        store_of("aiter").check(ConfigKey("gemm", "float16", H200, "TT"))
     with pytest.raises(OptionError, match="not known"):
         store_of("yaml")
     with pytest.raises(OptionError, match="for Triton's kernels"):
-        store_of("aiter").check(Subject("gemm", "float16", H200, backend="tilelang"))
+        store_of("aiter").check(ConfigKey("gemm", "float16", H200, backend="tilelang"))
 
 
 def test_a_target_that_cannot_be_written_is_named_before_the_search(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_a_target_that_cannot_be_written_is_named_before_the_search(tmp_path: Pa
 
 
 def test_fields_there_and_back() -> None:
-    one = config(4, SPLIT_K=2)
-    assert from_fields(to_fields(one, split="NUM_KSPLIT", more=AMD)) == one
+    chosen = config(4, SPLIT_K=2)
+    assert from_fields(to_fields(chosen, split="NUM_KSPLIT", more=AMD)) == chosen
     with pytest.raises(OptionError, match="num_warps='4'"):
-        from_fields({**to_fields(one), "num_warps": "4"})
+        from_fields({**to_fields(chosen), "num_warps": "4"})

@@ -123,16 +123,16 @@ def task(**changes: Any) -> Task:
 def test_every_shape_gets_its_best_config_and_the_gain_over_the_analytic_choice(tmp_path: Path) -> None:
     evaluator, log = MadeUp(), Log()
     results = Sweep(task(), [evaluator], tmp_path, log).run(SHAPES)
-    assert [one.shape for one in results] == SHAPES
-    for one in results:
-        assert one.config is not None and one.time_ms is not None and one.gain is not None
-        assert one.time_ms == pytest.approx(min(evaluator.time(config, one.shape.m) for config in one.times))
-        assert one.gain > 1 and one.chosen == MEASURED and one.trials == 15
-        assert one.reference_ms == pytest.approx(one.shape.m / 1000)
-        assert one.teraflops(one.time_ms) == pytest.approx(one.shape.flops / one.time_ms / 1e9)
+    assert [result.shape for result in results] == SHAPES
+    for result in results:
+        assert result.config is not None and result.time_ms is not None and result.gain is not None
+        assert result.time_ms == pytest.approx(min(evaluator.time(config, result.shape.m) for config in result.times))
+        assert result.gain > 1 and result.chosen == MEASURED and result.trials == 15
+        assert result.reference_ms == pytest.approx(result.shape.m / 1000)
+        assert result.teraflops(result.time_ms) == pytest.approx(result.shape.flops / result.time_ms / 1e9)
     document = json.loads((tmp_path / "sweep.json").read_text())
     assert [ShapeResult.of_json(entry) for entry in document["shapes"]] == [
-        ShapeResult(**{**vars(one), "times": {}}) for one in results
+        ShapeResult(**{**vars(result), "times": {}}) for result in results
     ]
 
 
@@ -165,7 +165,7 @@ def test_resuming_measures_nothing_twice(tmp_path: Path) -> None:
     again = MadeUp()
     results = Sweep(task(), [again], tmp_path, Log(), resume=True).run(SHAPES)
     assert {m for m, _ in again.asked} == {1024}
-    assert len(results) == 3 and all(one.times for one in results)
+    assert len(results) == 3 and all(result.times for result in results)
     more = MadeUp()
     Sweep(task(budget=Budget(trials=20)), [more], tmp_path, Log(), resume=True).run(SHAPES)
     assert len(more.asked) == 3 * 5
@@ -179,7 +179,7 @@ def test_resuming_measures_nothing_twice(tmp_path: Path) -> None:
 
 def test_a_shape_that_fails_is_named_and_the_others_go_on(tmp_path: Path) -> None:
     results = Sweep(task(), [MadeUp(broken=64)], tmp_path, Log()).run(SHAPES)
-    assert [one.config is None for one in results] == [False, True, False]
+    assert [result.config is None for result in results] == [False, True, False]
     assert "more memory" in results[1].error
     again = MadeUp()
     Sweep(task(), [again], tmp_path, Log(), resume=True).run(SHAPES)
@@ -196,24 +196,24 @@ def test_where_nothing_can_be_timed_the_analytic_choice_is_checked(tmp_path: Pat
     evaluator = MadeUp()
     results = Sweep(task(timed=False), [evaluator], tmp_path, Log()).run(SHAPES)
     assert len(evaluator.asked) == len(SHAPES)
-    assert all(one.chosen == CHECKED and one.time_ms is None and one.entry for one in results)
+    assert all(result.chosen == CHECKED and result.time_ms is None and result.entry for result in results)
 
 
 def test_a_sample_says_beforehand_what_tuning_gains(tmp_path: Path) -> None:
     shapes = [Shape(n, 512, m) for n in (512, 1024) for m in (16, 32, 64, 128)]
     log = Log()
     Sweep(task(budget=Budget(trials=4)), [MadeUp()], tmp_path, log).run(shapes)
-    assert [one.shape for one in log.ended[:3]] == order(shapes)[:3]
+    assert [result.shape for result in log.ended[:3]] == order(shapes)[:3]
     (note,) = log.notes
     assert note.startswith("on a sample of 3 shapes the best config is")
-    assert len({one.shape for one in log.ended}) == 8
+    assert len({result.shape for result in log.ended}) == 8
 
 
 def test_several_devices_share_the_shapes(tmp_path: Path) -> None:
-    one, other = MadeUp(), MadeUp()
-    results = Sweep(task(), [one, other], tmp_path, Log()).run([Shape(512, 512, m) for m in (16, 32, 64, 128)])
+    first, second = MadeUp(), MadeUp()
+    results = Sweep(task(), [first, second], tmp_path, Log()).run([Shape(512, 512, m) for m in (16, 32, 64, 128)])
     assert len(results) == 4
-    assert len(one.asked) + len(other.asked) == 4 * 15
+    assert len(first.asked) + len(second.asked) == 4 * 15
 
 
 def test_an_interruption_ends_all_devices_and_keeps_what_is_there(tmp_path: Path) -> None:
@@ -228,13 +228,13 @@ def test_an_interruption_ends_all_devices_and_keeps_what_is_there(tmp_path: Path
     sweep = Sweep(task(), [Interrupted()], tmp_path, Log())
     with pytest.raises(KeyboardInterrupt):
         sweep.run(SHAPES)
-    assert [one.shape.m for one in sweep.results] == [16]
+    assert [result.shape.m for result in sweep.results] == [16]
 
 
 def test_winners_are_measured_at_the_shapes_that_lack_them(tmp_path: Path) -> None:
     sweep = Sweep(task(), [MadeUp()], tmp_path, Log())
-    winners = [one.config for one in sweep.run(SHAPES) if one.config is not None]
+    winners = [result.config for result in sweep.run(SHAPES) if result.config is not None]
     results = sweep.measure(winners)
     fitting = [config for config in winners if int(config["BLOCK_SIZE_M"]) <= 16]
-    assert fitting and all(config in one.times for one in results for config in fitting)
+    assert fitting and all(config in result.times for result in results for config in fitting)
     assert issubclass(ProblemError, KernelwrightError)

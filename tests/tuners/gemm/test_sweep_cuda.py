@@ -30,13 +30,13 @@ def test_a_table_is_tuned_and_resumed(tmp_path: Path, product: str, format: str,
     common = {"sizes": tmp_path / "sizes.json", "device": "cuda", "format": format, "results": tmp_path / "results"}
     common |= more
     result = tune_gemm(product, trials=6, output=tmp_path / "configs", **common)  # type: ignore[arg-type]
-    assert not result.failed, [one.error for one in result.shapes]
-    for one in result.shapes:
-        assert one.time_ms and one.analytic_ms and one.gain and one.gain >= 1
-        assert one.environment["device"] and len(one.times) >= 1
+    assert not result.failed, [shape.error for shape in result.shapes]
+    for shape in result.shapes:
+        assert shape.time_ms and shape.analytic_ms and shape.gain and shape.gain >= 1
+        assert shape.environment["device"] and len(shape.times) >= 1
     assert all(path.exists() for path in result.files)
     again = tune_gemm(product, trials=6, output=tmp_path / "configs", resume=True, **common)  # type: ignore[arg-type]
-    assert [one.time_ms for one in again.shapes] == [one.time_ms for one in result.shapes]
+    assert [shape.time_ms for shape in again.shapes] == [shape.time_ms for shape in result.shapes]
     assert json.loads((result.folder / "sweep.json").read_text())["shapes"][0]["M"] == 16
 
 

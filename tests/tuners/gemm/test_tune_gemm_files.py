@@ -9,7 +9,7 @@ from kernelwright.tuners.gemm.fields import from_fields
 from kernelwright.tuners.gemm.shapes import Shape
 from kernelwright.tuners.gemm.sizes import read_sizes
 from kernelwright.tuners.gemm.stores import store_of
-from kernelwright.tuners.gemm.stores.store import Entry
+from kernelwright.tuners.gemm.stores.store import ConfigEntry
 
 from .test_stores import VERSIONS, config, subject
 
@@ -17,8 +17,13 @@ from .test_stores import VERSIONS, config, subject
 def test_tune_gemms_file_is_valid_input(tmp_path: Path) -> None:
     store, target = store_of("tune-gemm"), tmp_path / "out.yaml"
     about = subject("gemm", "float16")
-    store.save(target, about, [Entry(Shape(64, 128, 16, "TT"), config(1, SPLIT_K=2), 0.5)], VERSIONS)
-    store.save(target, about, [Entry(Shape(64, 128, 16, "TN"), config(2)), Entry(Shape(64, 128, 32), config(4))], {})
+    store.save(target, about, [ConfigEntry(Shape(64, 128, 16, "TT"), config(1, SPLIT_K=2), 0.5)], VERSIONS)
+    store.save(
+        target,
+        about,
+        [ConfigEntry(Shape(64, 128, 16, "TN"), config(2)), ConfigEntry(Shape(64, 128, 32), config(4))],
+        {},
+    )
     sizes = read_sizes(target)
     assert sizes.configs == {
         Shape(64, 128, 16, "TT"): config(1, SPLIT_K=2),
@@ -43,5 +48,5 @@ def test_older_results_of_tune_gemm_are_sizes_configs_and_neighbours(tmp_path: P
     sizes = read_sizes(target)
     assert not sizes.refused
     assert sizes.configs[Shape(4096, 1024, 16)]["NUM_STAGES"] == 1
-    store_of("tune-gemm").save(target, subject("gemm", "float16"), [Entry(Shape(64, 64, 16), config(1), 0.1)], {})
+    store_of("tune-gemm").save(target, subject("gemm", "float16"), [ConfigEntry(Shape(64, 64, 16), config(1), 0.1)], {})
     assert target.read_text().splitlines()[0] == line

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import subprocess
-import sysconfig
-from pathlib import Path
 
 from kernelwright.core import Target
+from kernelwright.evaluators.iree.target import find_compiler
 
 FLAGS = {
     Target.CPU: ["--iree-hal-target-backends=llvm-cpu", "--iree-llvmcpu-target-cpu=generic"],
@@ -22,8 +21,16 @@ def chosen_configs(source: str, target: Target, *more: str) -> list[str]:
     text = compiled(source, target, "--compile-to=executable-configurations", *more).decode()
     with ir.Context(), ir.Location.unknown():
         module = ir.Module.parse(text)  # its operations do not keep it
-        three = [one for one in walk(module.operation) if one.name.startswith("linalg.") and len(one.operands) == 3]
-        return [str(one.attributes["lowering_config"]) for one in three if "lowering_config" in one.attributes]
+        three = [
+            operation
+            for operation in walk(module.operation)
+            if operation.name.startswith("linalg.") and len(operation.operands) == 3
+        ]
+        return [
+            str(operation.attributes["lowering_config"])
+            for operation in three
+            if "lowering_config" in operation.attributes
+        ]
 
 
 def lowering_config(info: str) -> str:
@@ -37,6 +44,6 @@ def lowering_config(info: str) -> str:
 
 def compiled(source: str, target: Target, *more: str) -> bytes:
     """What the compiler writes; raises where it refuses."""
-    tool = Path(sysconfig.get_path("scripts")) / "iree-compile"
-    command = [str(tool), "-", "-o", "-", *FLAGS[target], *more]
-    return subprocess.run(command, input=source.encode(), capture_output=True, check=True).stdout
+    # On a busy machine its threads have waited for each other without end, and a module of this size gains nothing.
+    command = [str(find_compiler()), "-", "-o", "-", "--mlir-disable-threading", *FLAGS[target], *more]
+    return subprocess.run(command, input=source.encode(), capture_output=True, check=True, timeout=60).stdout

@@ -51,7 +51,11 @@ def test_products_and_convolutions_are_found_and_computed(kind: str) -> None:
 def test_the_seeds_module_is_a_product_of_1024_by_256_by_512() -> None:
     problem = analyse(SEED, "matmul")
     assert (problem.function, problem.integers) == ("matmul", {"M": 1024, "N": 512, "K": 256})
-    assert [str(one) for one in (*problem.inputs, *problem.results)] == ["1024x256xf32", "256x512xf32", "1024x512xf32"]
+    assert [str(tensor) for tensor in (*problem.inputs, *problem.results)] == [
+        "1024x256xf32",
+        "256x512xf32",
+        "1024x512xf32",
+    ]
     assert problem.flops == 2 * 1024 * 512 * 256
     assert problem.traffic == 4 * (1024 * 256 + 256 * 512 + 1024 * 512)
     first, again = problem.draw(3), problem.draw(3)
@@ -91,7 +95,7 @@ def test_what_has_no_schedule_is_named_with_the_reason() -> None:
   return %r : tensor<4x4xf32>""",
     )
     problem = analyse(text, "pooled")
-    assert [one.name for one in problem.operations] == ["matmul_0"]
+    assert [operation.name for operation in problem.operations] == ["matmul_0"]
     assert problem.remarks == ("linalg.pooling_nhwc_max is not scheduled: it is depthwise, grouped or a pooling",)
 
 

@@ -6,35 +6,37 @@ import re
 import pytest
 from kernelwright.core import Slot, SpaceError, Target
 from kernelwright.tuners.mlir.analysis import analyse
-from kernelwright.tuners.mlir.machine import Machine
+from kernelwright.tuners.mlir.machine import ScheduleTarget
 from kernelwright.tuners.mlir.space import Schedule, schedule, schedules
 
 from .modules import MAPS, SEED, convolution, matmul, module
 
-CPU = Machine(Target.CPU, workers=2, vector_bytes=64)
-CUDA = Machine(Target.CUDA)
+CPU = ScheduleTarget(Target.CPU, workers=2, vector_bytes=64)
+CUDA = ScheduleTarget(Target.CUDA)
 SIZES = [(1024, 512, 256), (128, 128, 128), (1, 4096, 4096), (4096, 1, 512), (7, 13, 11), (1000, 96, 100)]
 
 
-def of(text: str, machine: Machine, ranges: dict[str, tuple[int, ...]] | None = None) -> Schedule:
+def of(text: str, machine: ScheduleTarget, ranges: dict[str, tuple[int, ...]] | None = None) -> Schedule:
     return schedule(analyse(text, "one").operations[0], machine, ranges)
 
 
-def lists(one: Schedule, config: dict[str, int]) -> dict[str, list[int]]:
+def lists(schedule: Schedule, config: dict[str, int]) -> dict[str, list[int]]:
     """The lists of a bound schedule by their names."""
-    text = Slot(one.info).filled(config)
+    text = Slot(schedule.info).filled(config)
     return {name: [int(v) for v in found.split(", ") if v] for name, found in re.findall(r"(\w+) = \[([^]]*)\]", text)}
 
 
 @pytest.mark.parametrize("machine", [CPU, CUDA], ids=["cpu", "cuda"])
 @pytest.mark.parametrize("size", SIZES, ids=str)
-def test_a_space_is_derived_for_every_shape_with_tiles_within_it(size: tuple[int, int, int], machine: Machine) -> None:
-    one = of(matmul(*size), machine)
-    space = one.space
-    assert one.first and all(config in space for config in one.first) and space.default == one.first[0]
+def test_a_space_is_derived_for_every_shape_with_tiles_within_it(
+    size: tuple[int, int, int], machine: ScheduleTarget
+) -> None:
+    schedule = of(matmul(*size), machine)
+    space = schedule.space
+    assert schedule.first and all(config in space for config in schedule.first) and space.default == schedule.first[0]
     rng = random.Random(0)
-    for config in [*one.first, *(space.sample(rng) for _ in range(5))]:
-        tile = lists(one, one.plain(config))["distribution" if machine is CPU else "workgroup"]
+    for config in [*schedule.first, *(space.sample(rng) for _ in range(5))]:
+        tile = lists(schedule, schedule.plain(config))["distribution" if machine is CPU else "workgroup"]
         assert len(tile) == 3 and tile[2] == 0
         assert all(0 < t <= extent for t, extent in zip(tile[:2], size[:2], strict=True))
 
@@ -47,11 +49,11 @@ def test_a_sum_in_bf16_is_unrolled_from_the_start() -> None:
 
 def test_threads_of_a_block_share_out_just_its_tile() -> None:
     """A module with twice the threads that its tile needs compiles without a word."""
-    one = of(SEED, CUDA)
+    schedule = of(SEED, CUDA)
     rng = random.Random(1)
-    for config in [*one.first, *(one.space.sample(rng) for _ in range(30))]:
-        plain = one.plain(config)
-        found = lists(one, plain)
+    for config in [*schedule.first, *(schedule.space.sample(rng) for _ in range(30))]:
+        plain = schedule.plain(config)
+        found = lists(schedule, plain)
         tile, thread, block = found["workgroup"], found["thread"], found["workgroup_size"]
         assert (tile[0] // thread[0]) * (tile[1] // thread[1]) == block[0] * block[1] * block[2] <= 1024
         assert tile[0] % thread[0] == tile[1] % thread[1] == 0 and block[2] == 1
@@ -59,14 +61,14 @@ def test_threads_of_a_block_share_out_just_its_tile() -> None:
 
 
 def test_half_precision_goes_to_the_tensor_cores_where_the_sizes_allow() -> None:
-    one = of(matmul(256, 256, 128, "f16"), CUDA)
-    for config in one.first:
-        plain = one.plain(config)
-        found = lists(one, plain)
+    schedule = of(matmul(256, 256, 128, "f16"), CUDA)
+    for config in schedule.first:
+        plain = schedule.plain(config)
+        found = lists(schedule, plain)
         warps = plain["block_dim_x"] * plain["block_dim_y"] // 32
         assert found["subgroup"][0] * 16 * found["subgroup"][1] * 8 * warps == plain["tile_m"] * plain["tile_n"]
         assert found["reduction"] == [0, 0, plain["tile_k"] // 16]
-        assert "NV_MMA_SYNC_F16_16x8x16_F16" in one.info
+        assert "NV_MMA_SYNC_F16_16x8x16_F16" in schedule.info
     assert "mma_kind" not in of(matmul(100, 100, 100, "f16"), CUDA).info
 
 
@@ -80,26 +82,26 @@ def test_sums_of_half_precision_leave_registers_for_twice_the_tile() -> None:
 
 
 def test_sizes_that_nothing_divides_get_tiles_of_powers_of_two_too() -> None:
-    one = of(matmul(197, 113, 131), CPU)
-    assert one.values["tile_m"] == (16, 32, 64, 128, 197) and one.values["vector_m"] == (1, 2, 4, 8, 16)
-    assert one.values["tile_n"][-1] == 113 and set(one.values["vector_n"]) == {16, 32, 64}
-    assert {"tile_m": 64, "tile_n": 64, "vector_m": 8, "vector_n": 32}.items() <= one.first[0].items()
+    schedule = of(matmul(197, 113, 131), CPU)
+    assert schedule.values["tile_m"] == (16, 32, 64, 128, 197) and schedule.values["vector_m"] == (1, 2, 4, 8, 16)
+    assert schedule.values["tile_n"][-1] == 113 and set(schedule.values["vector_n"]) == {16, 32, 64}
+    assert {"tile_m": 64, "tile_n": 64, "vector_m": 8, "vector_n": 32}.items() <= schedule.first[0].items()
 
 
 def test_what_must_be_transposed_in_registers_gets_one_register_of_columns() -> None:
     maps = MAPS.format("m, n, k", "m, k", "n, k", "m, n")
     types = "64x512xf32", "512x512xf32", "64x512xf32"
-    one = of(module(f"linalg.matmul {maps}", *types), CPU)
-    assert {"vector_m": 8, "vector_n": 16, "vector_k": 16}.items() <= one.first[0].items()
-    assert {config["vector_n"] for config in one.first} == {16} and set(one.values["vector_n"]) == {16, 32}
+    schedule = of(module(f"linalg.matmul {maps}", *types), CPU)
+    assert {"vector_m": 8, "vector_n": 16, "vector_k": 16}.items() <= schedule.first[0].items()
+    assert {config["vector_n"] for config in schedule.first} == {16} and set(schedule.values["vector_n"]) == {16, 32}
     column = of(module("linalg.matvec", "512x512xf32", "512xf32", "512xf32"), CPU)
     assert {"tile_n": 64, "vector_n": 16, "vector_k": 16}.items() <= column.first[0].items()
     assert {config["vector_n"] for config in of(module("linalg.matmul", *types), CPU).first} > {16}
 
 
 def test_a_matrix_by_a_vector_gets_wide_vectors() -> None:
-    one = of(matmul(1, 4096, 4096), CPU)
-    assert dict(one.first[0]) == {
+    schedule = of(matmul(1, 4096, 4096), CPU)
+    assert dict(schedule.first[0]) == {
         "tile_m": 1,
         "tile_n": 256,
         "tile_k": 4096,
@@ -110,20 +112,20 @@ def test_a_matrix_by_a_vector_gets_wide_vectors() -> None:
 
 
 def test_each_cut_of_the_depth_fits_into_what_iree_keeps_on_the_stack() -> None:
-    one = of(matmul(512, 512, 512), CPU)
+    schedule = of(matmul(512, 512, 512), CPU)
     rng = random.Random(2)
-    for config in [one.space.sample(rng) for _ in range(60)]:
-        found = lists(one, one.plain(config))
+    for config in [schedule.space.sample(rng) for _ in range(60)]:
+        found = lists(schedule, schedule.plain(config))
         rows, columns, _ = found["cache_parallel"]
         assert (found["cache_reduction"][2] > 0) == (rows > 0)
         assert rows * columns * 4 <= 16384
 
 
 @pytest.mark.parametrize("machine", [CPU, CUDA], ids=["cpu", "cuda"])
-def test_a_convolution_is_a_product_at_each_place_of_its_window(machine: Machine) -> None:
-    one = of(convolution(2), machine)
-    found = lists(one, one.plain(one.first[0]))
-    loops = [loop.name for loop in one.operation.loops]
+def test_a_convolution_is_a_product_at_each_place_of_its_window(machine: ScheduleTarget) -> None:
+    schedule = of(convolution(2), machine)
+    found = lists(schedule, schedule.plain(schedule.first[0]))
+    loops = [loop.name for loop in schedule.operation.loops]
     assert loops == ["B", "OH", "OW", "OC", "KH", "KW", "IC"]
     inner = found["vector_reduction" if machine is CPU else "reduction"]
     assert inner[:6] == [0, 0, 0, 0, 1, 1] and inner[6] >= 1
@@ -135,19 +137,19 @@ def test_ranges_of_a_user_hold_what_they_do_not_name() -> None:
     on_gpu = of(SEED, CUDA, seed)
     assert on_gpu.space.size == 15 and not on_gpu.remarks  # one needs more shared memory than there is
     on_cpu = of(SEED, CPU, seed)
-    assert on_cpu.space.size == 16 and {one["vector_n"] for one in on_cpu.space} == {32}
+    assert on_cpu.space.size == 16 and {config["vector_n"] for config in on_cpu.space} == {32}
     assert on_cpu.remarks[0] == "block_dim_x has no meaning for matmul_0 here"
 
 
 def test_tiles_beyond_the_shape_are_left_out_with_a_remark() -> None:
-    one = of(matmul(64, 64, 64), CPU, {"tile_m": (32, 128)})
-    assert one.values["tile_m"] == (32,)
-    assert one.remarks == ("tile_m = [128] is left out of matmul_0: the loop has 64 steps",)
+    schedule = of(matmul(64, 64, 64), CPU, {"tile_m": (32, 128)})
+    assert schedule.values["tile_m"] == (32,)
+    assert schedule.remarks == ("tile_m = [128] is left out of matmul_0: the loop has 64 steps",)
 
 
 def test_what_is_held_gives_way_to_ranges_that_need_it() -> None:
-    one = of(matmul(64, 64, 64), CPU, {"tile_n": (16,)})
-    assert {config["tile_n"] for config in one.space} == {16}
+    schedule = of(matmul(64, 64, 64), CPU, {"tile_n": (16,)})
+    assert {config["tile_n"] for config in schedule.space} == {16}
 
 
 def test_ranges_without_a_config_say_which_operation() -> None:

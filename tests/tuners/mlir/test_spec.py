@@ -4,19 +4,22 @@ from pathlib import Path
 
 from kernelwright.core import Slot, Target
 from kernelwright.tuners.mlir.analysis import analyse
-from kernelwright.tuners.mlir.machine import Machine
+from kernelwright.tuners.mlir.machine import ScheduleTarget
 from kernelwright.tuners.mlir.space import schedules
 from kernelwright.tuners.mlir.spec import tuning_spec
 
 from .compiled import chosen_configs, lowering_config
 from .modules import FOUR, convolution
 
-CPU = Machine(Target.CPU, workers=2, vector_bytes=64)
+CPU = ScheduleTarget(Target.CPU, workers=2, vector_bytes=64)
 
 
 def test_a_spec_schedules_the_unedited_module(tmp_path: Path) -> None:
     problem = analyse(FOUR, "four")
-    infos = {one.operation.name: Slot(one.info).filled(one.first[-1]) for one in schedules(problem.operations, CPU)}
+    infos = {
+        schedule.operation.name: Slot(schedule.info).filled(schedule.first[-1])
+        for schedule in schedules(problem.operations, CPU)
+    }
     spec = tuning_spec(problem, infos)
     path = tmp_path / "tuning_spec.mlir"
     path.write_text(spec.text)
@@ -28,6 +31,6 @@ def test_a_spec_schedules_the_unedited_module(tmp_path: Path) -> None:
 
 def test_what_a_spec_cannot_carry_is_named() -> None:
     problem = analyse(convolution(1), "one_image")
-    (one,) = schedules(problem.operations, CPU)
-    spec = tuning_spec(problem, {"conv_2d_0": Slot(one.info).filled(one.first[0])})
+    (schedule,) = schedules(problem.operations, CPU)
+    spec = tuning_spec(problem, {"conv_2d_0": Slot(schedule.info).filled(schedule.first[0])})
     assert (spec.text, spec.left_out) == ("", ("conv_2d_0",))

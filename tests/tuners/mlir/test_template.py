@@ -5,14 +5,17 @@ import pickle
 import pytest
 from kernelwright.core import KernelError, MlirKernel, MlirProblem, Slot, Target
 from kernelwright.tuners.mlir.analysis import analyse
-from kernelwright.tuners.mlir.machine import Machine
+from kernelwright.tuners.mlir.machine import ScheduleTarget
 from kernelwright.tuners.mlir.space import Schedule, schedules
 from kernelwright.tuners.mlir.template import attached, kernel_of, printed
 
 from .compiled import chosen_configs, compiled, lowering_config
 from .modules import BODY, FOUR, SEED, convolution, generic, matmul, module
 
-MACHINES = {Target.CPU: Machine(Target.CPU, workers=2, vector_bytes=64), Target.CUDA: Machine(Target.CUDA)}
+MACHINES = {
+    Target.CPU: ScheduleTarget(Target.CPU, workers=2, vector_bytes=64),
+    Target.CUDA: ScheduleTarget(Target.CUDA),
+}
 
 
 def made(text: str, target: Target = Target.CPU) -> tuple[MlirProblem, list[Schedule], MlirKernel]:
@@ -32,9 +35,9 @@ def test_bound_to_nothing_it_is_the_plain_module() -> None:
 
 
 def test_a_bound_module_is_what_the_bindings_attach() -> None:
-    problem, (one,), kernel = made(SEED)
+    problem, (schedule,), kernel = made(SEED)
     config = kernel.first[1]
-    by_bindings = attached(problem, {problem.operations[0].position: Slot(one.info).filled(config)})
+    by_bindings = attached(problem, {problem.operations[0].position: Slot(schedule.info).filled(config)})
     assert printed(kernel.bind(config).source, "bound") == by_bindings
     assert by_bindings.startswith("#config = #iree_cpu.lowering_config<")
     assert "linalg.matmul {compilation_info = #compilation}" in by_bindings
@@ -42,7 +45,7 @@ def test_a_bound_module_is_what_the_bindings_attach() -> None:
 
 def test_operations_are_bound_one_by_one() -> None:
     _, found, kernel = made(FOUR)
-    assert [one.operation.name for one in found] == ["conv_2d_0", "matmul_1", "matmul_2", "matmul_3"]
+    assert [schedule.operation.name for schedule in found] == ["conv_2d_0", "matmul_1", "matmul_2", "matmul_3"]
     second = kernel.bind(found[1].first[0])
     assert second.source.count("compilation_info = ") == 1
     whole = second.bind({**found[0].first[0], **found[2].first[0], **found[3].first[0]})
@@ -63,7 +66,9 @@ def test_a_schedule_in_part_and_unknown_names_are_refused() -> None:
 
 def test_another_target_or_other_ranges_are_another_kernel() -> None:
     problem, _, kernel = made(SEED)
-    other = kernel_of(problem, Target.CPU, schedules(problem.operations, Machine(Target.CPU, 2, 64), {"tile_m": (8,)}))
+    other = kernel_of(
+        problem, Target.CPU, schedules(problem.operations, ScheduleTarget(Target.CPU, 2, 64), {"tile_m": (8,)})
+    )
     assert made(SEED, Target.CUDA)[2].digest != kernel.digest
     assert kernel.digest == made(SEED)[2].digest
     assert other.values["tile_m"] == (8,)
@@ -82,25 +87,27 @@ def test_iree_takes_every_schedule_on_the_cpu() -> None:
     """All in one module: a compilation takes a second."""
     _, found, kernel = made(FOUR)
     config = kernel.first[0]
-    wanted = [lowering_config(Slot(one.info).filled(config)) for one in found]
+    wanted = [lowering_config(Slot(schedule.info).filled(config)) for schedule in found]
     assert sorted(chosen_configs(kernel.bind(config).source, Target.CPU)) == sorted(wanted)
 
 
 @pytest.mark.parametrize("form", KEPT)
 def test_operations_that_iree_rewrites_keep_their_schedules(form: str) -> None:
-    problem, (one,), kernel = made(KEPT[form])
+    problem, (schedule,), kernel = made(KEPT[form])
     assert problem.prepared != problem.source == kernel.source
     config = kernel.first[0]
-    assert chosen_configs(kernel.bind(config).source, Target.CPU) == [lowering_config(Slot(one.info).filled(config))]
+    assert chosen_configs(kernel.bind(config).source, Target.CPU) == [
+        lowering_config(Slot(schedule.info).filled(config))
+    ]
     inputs = problem.draw(0)
     assert problem.reference(inputs) is not None
 
 
 def test_schedules_for_cuda_compile() -> None:
-    _, (one,), kernel = made(matmul(256, 256, 128), Target.CUDA)
+    _, (schedule,), kernel = made(matmul(256, 256, 128), Target.CUDA)
     config = kernel.first[0]
     source = kernel.bind(config).source
-    assert chosen_configs(source, Target.CUDA) == [lowering_config(Slot(one.info).filled(config))]
+    assert chosen_configs(source, Target.CUDA) == [lowering_config(Slot(schedule.info).filled(config))]
 
 
 def test_schedules_for_tensor_cores_compile_to_their_instructions() -> None:

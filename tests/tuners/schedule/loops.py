@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from hypothesis import strategies as st
-from kernelwright.tuners.schedule.graph import Edge, Graph, Operation
+from kernelwright.tuners.schedule.graph import Edge, Graph, LoopOperation
 
 LIMITS = {"copy": 1, "tensor": 1, "vector": 2}
 
@@ -19,7 +19,7 @@ def loops(draw: st.DrawFn, most: int = 8) -> Graph:
     for i in range(count):
         resource = draw(st.sampled_from(sorted(LIMITS)))
         used = draw(st.lists(st.integers(0, LIMITS[resource]), max_size=4))
-        operations.append(Operation(f"N{i}", draw(st.integers(0, 5)), {resource: tuple(used)}))
+        operations.append(LoopOperation(f"N{i}", draw(st.integers(0, 5)), {resource: tuple(used)}))
     edges = []
     for _ in range(draw(st.integers(0, 2 * count))):
         source, target = draw(st.integers(0, count - 1)), draw(st.integers(0, count - 1))
@@ -50,6 +50,6 @@ def brute_force(graph: Graph, schedule: Mapping[str, int], interval: int) -> lis
 
 def chain(*latencies: int, resource: str = "vector", units: int = 1) -> Graph:
     """Operations that each wait for the one before."""
-    operations = tuple(Operation(f"N{i}", latency, {resource: (units,)}) for i, latency in enumerate(latencies))
+    operations = tuple(LoopOperation(f"N{i}", latency, {resource: (units,)}) for i, latency in enumerate(latencies))
     edges = tuple(Edge(f"N{i}", f"N{i + 1}", latency) for i, latency in enumerate(latencies[:-1]))
     return Graph(operations, edges, LIMITS)

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernelwright.api.simulation import loop_in, loop_of
 from kernelwright.core import Config, Evaluation, Measurement, SearchSpace, Tuner
 from kernelwright.evaluators.loop_simulator import simulate
 from kernelwright.evaluators.simulated import SimulatedEvaluator
+from kernelwright.runtime.attention_result import loop_in, loop_of
 from kernelwright.tuners import catalogue
 from kernelwright.tuners.schedule import climb, priorities
 from kernelwright.tuners.schedule.bounds import interval_bound
 from kernelwright.tuners.schedule.climb import ScheduleClimb
-from kernelwright.tuners.schedule.graph import Edge, Graph, Operation, Roles, refusal
+from kernelwright.tuners.schedule.graph import Edge, Graph, LoopOperation, WarpRoles, refusal
 from kernelwright.tuners.schedule.modulo import shortest_schedule
 from kernelwright.tuners.schedule.priorities import RandomKeys, key_space
 from kernelwright.tuners.schedule.space import ScheduleSpace
@@ -31,9 +31,9 @@ def three(length: int) -> Graph:
     """Load, multiply, reduce: the sequential schedule overlaps nothing."""
     return Graph(
         (
-            Operation("LOAD", 4, {"copy": (1, 1)}, buffer_bytes=10),
-            Operation("DOT", 2 * length, {"tensor": (1,) * length}),
-            Operation("SUM", 1, {"vector": (2,)}),
+            LoopOperation("LOAD", 4, {"copy": (1, 1)}, buffer_bytes=10),
+            LoopOperation("DOT", 2 * length, {"tensor": (1,) * length}),
+            LoopOperation("SUM", 1, {"vector": (2,)}),
         ),
         (Edge("LOAD", "DOT", 4), Edge("DOT", "SUM", 2 * length), Edge("SUM", "SUM", 1, 1)),
         LIMITS,
@@ -54,7 +54,7 @@ def _give_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def makers() -> dict[str, Tuner]:
     keys = key_space(SPACE)
-    named = {name: RandomKeys(catalogue.create(name, keys, 1), SPACE) for name in ("hill_climb", "random")}
+    named = {name: RandomKeys(catalogue.create_tuner(name, keys, 1), SPACE) for name in ("hill_climb", "random")}
     return {"climb": ScheduleClimb(SPACE, 1), "moves": ScheduleClimb(SPACE, 1, greedy=False), **named}
 
 
@@ -107,7 +107,7 @@ def test_from_the_sequential_schedule_to_the_bound() -> None:
     space = ScheduleSpace(lambda tiles: graph)
     done = drive(ScheduleClimb(space, 0), space, 25)
     assert dict(done[0][0]) == {"INTERVAL": 11, "LOAD": 0, "DOT": 4, "SUM": 10}
-    best = min(done, key=lambda one: one[1].latency_ms or 9e9)
+    best = min(done, key=lambda pair: pair[1].latency_ms or 9e9)
     assert simulate(loop_of(graph, *space.schedule_of(best[0]), 40)).interval == interval_bound(graph) == 3
 
 
@@ -191,16 +191,16 @@ def test_it_gives_up_soon_where_nothing_can_be_built(monkeypatch: pytest.MonkeyP
 
 def test_loads_that_wait_for_each_other_cost_no_trial() -> None:
     operations = (
-        Operation("K", 1, {"copy": (1,)}),
-        Operation("V", 1, {"copy": (1,)}),
-        Operation("QK", 1, {"tensor": (1,)}),
-        Operation("PV", 1, {"tensor": (1,)}),
+        LoopOperation("K", 1, {"copy": (1,)}),
+        LoopOperation("V", 1, {"copy": (1,)}),
+        LoopOperation("QK", 1, {"tensor": (1,)}),
+        LoopOperation("PV", 1, {"tensor": (1,)}),
     )
     edges = (Edge("K", "QK", 1), Edge("V", "PV", 1), Edge("QK", "PV", 1))
     behind = {"V": 0, "K": 1, "QK": 2, "PV": 7}  # QK of the next iteration goes before PV
     cases = ((1, behind, "waits"), (2, behind, "late"), (3, behind, ""), (1, {**behind, "V": 1, "K": 0}, ""))
     for depth, schedule, reason in cases:
-        graph = Graph(operations, edges, LIMITS, roles=Roles(("K", "V"), depth, ("PV",)))
+        graph = Graph(operations, edges, LIMITS, roles=WarpRoles(("K", "V"), depth, ("PV",)))
         refused = refusal(graph, schedule, 4)
         assert reason in refused if reason else not refused
         assert bool(simulate(loop_of(graph, schedule, 4, 40)).wrong) == (reason == "waits")

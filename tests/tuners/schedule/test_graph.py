@@ -5,8 +5,8 @@ from kernelwright.core import ScheduleError
 from kernelwright.tuners.schedule.graph import (
     Edge,
     Graph,
-    Operation,
-    Roles,
+    LoopOperation,
+    WarpRoles,
     aligned,
     order_and_stage,
     refusal,
@@ -15,7 +15,7 @@ from kernelwright.tuners.schedule.graph import (
 
 from .loops import LIMITS, chain
 
-A, B = Operation("A", 1, {"copy": (1,)}), Operation("B", 1, {"copy": (1,)})
+A, B = LoopOperation("A", 1, {"copy": (1,)}), LoopOperation("B", 1, {"copy": (1,)})
 
 
 @pytest.mark.parametrize(
@@ -27,9 +27,9 @@ A, B = Operation("A", 1, {"copy": (1,)}), Operation("B", 1, {"copy": (1,)})
         ((A, B), (Edge("A", "B", -1),), "negative latency or distance"),
         ((A, B), (Edge("A", "B", 1), Edge("B", "A", 1)), "are a cycle of distance 0"),
         ((B, A), (Edge("A", "B", 1),), "B stands before A"),
-        ((Operation("A", -1),), (), "negative latency"),
-        ((Operation("A", 1, {"gpu": (1,)}),), (), "uses gpu, which has no limit"),
-        ((Operation("A", 1, {"copy": (1, 2)}),), (), "uses 2 units of copy, which has 1"),
+        ((LoopOperation("A", -1),), (), "negative latency"),
+        ((LoopOperation("A", 1, {"gpu": (1,)}),), (), "uses gpu, which has no limit"),
+        ((LoopOperation("A", 1, {"copy": (1, 2)}),), (), "uses 2 units of copy, which has 1"),
     ],
 )
 def test_loops_that_no_schedule_satisfies(operations: tuple, edges: tuple, says: str) -> None:
@@ -57,9 +57,9 @@ def test_in_one_row_older_iterations_go_first() -> None:
 
 
 def test_versions_and_what_they_rule_out() -> None:
-    kept = Operation("K", 1, {"copy": (1,)}, buffer_bytes=100)
-    once = Operation("S", 1, {"tensor": (1,)}, one_version=True)
-    last = Operation("E", 1, {"vector": (1,)})
+    kept = LoopOperation("K", 1, {"copy": (1,)}, buffer_bytes=100)
+    once = LoopOperation("S", 1, {"tensor": (1,)}, one_version=True)
+    last = LoopOperation("E", 1, {"vector": (1,)})
     edges = (Edge("K", "S", 1), Edge("S", "E", 1))
     graph = Graph((kept, once, last), edges, LIMITS, buffer_limit=250)
     assert versions(graph, {"K": 0, "S": 1, "E": 2}, 3) == {"K": 1, "S": 1, "E": 1}
@@ -79,9 +79,9 @@ def test_a_later_start_brings_uses_before_the_next_write() -> None:
 
 
 def test_roles_load_ahead_and_compute_in_one_stage() -> None:
-    load, dot, soft, last = (Operation(name, 2, {"tensor": (1,)}, 100) for name in ("LOAD", "DOT", "SOFT", "LAST"))
+    load, dot, soft, last = (LoopOperation(name, 2, {"tensor": (1,)}, 100) for name in ("LOAD", "DOT", "SOFT", "LAST"))
     edges = (Edge("LOAD", "DOT", 2), Edge("DOT", "SOFT", 2), Edge("SOFT", "LAST", 2))
-    graph = Graph((load, dot, soft, last), edges, LIMITS, roles=Roles(("LOAD",), 3, ("LAST",)))
+    graph = Graph((load, dot, soft, last), edges, LIMITS, roles=WarpRoles(("LOAD",), 3, ("LAST",)))
     # The stage of a load says nothing, and its program comes first.
     for cycle in (0, 8):
         schedule = {"LOAD": cycle, "DOT": 10, "SOFT": 12, "LAST": 18}

@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from kernelwright.core import ScheduleError
 from kernelwright.tuners.schedule.bounds import interval_bound, longest_paths, recurrence_bound, resource_bound
-from kernelwright.tuners.schedule.graph import Edge, Graph, Operation
+from kernelwright.tuners.schedule.graph import Edge, Graph, LoopOperation
 from kernelwright.tuners.schedule.modulo import modulo_schedule, refit, shortest_schedule
 from kernelwright.tuners.schedule.reservation import Reservations
 from kernelwright.tuners.schedule.validator import ScheduleValidator, violations
@@ -73,7 +73,7 @@ def test_no_schedule_has_an_interval_below_the_bound(graph: Graph) -> None:
 
 def test_bounds_of_a_small_loop() -> None:
     graph = Graph(
-        (Operation("A", 3, {"tensor": (1, 1)}), Operation("B", 2, {"tensor": (1,)})),
+        (LoopOperation("A", 3, {"tensor": (1, 1)}), LoopOperation("B", 2, {"tensor": (1,)})),
         (Edge("A", "B", 3), Edge("B", "A", 2, 2)),
         LIMITS,
     )
@@ -85,7 +85,7 @@ def test_bounds_of_a_small_loop() -> None:
 
 
 def test_an_operation_longer_than_the_interval_meets_itself() -> None:
-    graph = Graph((Operation("A", 1, {"copy": (1, 0, 0, 1)}),), (), LIMITS)
+    graph = Graph((LoopOperation("A", 1, {"copy": (1, 0, 0, 1)}),), (), LIMITS)
     assert resource_bound(graph) == 2
     assert modulo_schedule(graph, 2) == {"A": 0}
     assert modulo_schedule(graph, 3, {"A": 0.0}) is None
@@ -101,15 +101,15 @@ def test_a_move_pulls_what_depends_on_it() -> None:
 
 def test_a_move_that_has_no_place() -> None:
     graph = Graph(
-        (Operation("A", 1, {"copy": (1,)}), Operation("B", 1, {"copy": (1,)})),
+        (LoopOperation("A", 1, {"copy": (1,)}), LoopOperation("B", 1, {"copy": (1,)})),
         (Edge("A", "B", 1), Edge("B", "A", 1, 1)),
         LIMITS,
     )
     assert refit(graph, 2, {"A": 0, "B": 0}) == {"A": 0, "B": 1}
-    wide = Graph((Operation("A", 1, {"vector": (2,)}), Operation("B", 1, {"vector": (2, 2)})), (), LIMITS)
+    wide = Graph((LoopOperation("A", 1, {"vector": (2,)}), LoopOperation("B", 1, {"vector": (2, 2)})), (), LIMITS)
     validator = ScheduleValidator({"A": 2, "B": 0}, 3, wide)
     assert validator.attempt_move("A", 1)[0]
-    tight = Graph((Operation("A", 1, {"copy": (1, 0, 1)}), Operation("B", 1, {"copy": (1, 0, 1)})), (), LIMITS)
+    tight = Graph((LoopOperation("A", 1, {"copy": (1, 0, 1)}), LoopOperation("B", 1, {"copy": (1, 0, 1)})), (), LIMITS)
     validator = ScheduleValidator({"A": 0, "B": 1}, 4, tight)
     success, schedule, why = validator.attempt_move("B", 2)
     assert success and schedule == {"A": 1, "B": 2} and not why
@@ -117,7 +117,7 @@ def test_a_move_that_has_no_place() -> None:
 
 def test_a_move_that_needs_the_others_in_another_order() -> None:
     sizes = {"A": (1,), "B": (1, 1), "C": (1,)}
-    graph = Graph(tuple(Operation(name, 1, {"copy": used}) for name, used in sizes.items()), (), LIMITS)
+    graph = Graph(tuple(LoopOperation(name, 1, {"copy": used}) for name, used in sizes.items()), (), LIMITS)
     success, moved, _ = ScheduleValidator({"A": 0, "B": 1, "C": 3}, 4, graph).attempt_move("C", 2)
     # With A in its place, two cells are free, but B needs two in a row.
     assert success and moved["A"] % 4 != 0 and moved["C"] % 4 == 2 and not brute_force(graph, moved, 4)

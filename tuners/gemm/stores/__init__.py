@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from ....core import OptionError
-from .aiter import Aiter, AiterLegacy, Own
+from .aiter import Aiter, AiterLegacy, KernelwrightFormat
 from .sglang import Sglang
-from .store import Store
+from .store import EngineFormat
 from .triton_cache import TritonCache
 from .tune_gemm import TuneGemm
 from .vllm import Vllm
 
-_STORES: dict[str, type[Store]] = {
-    item.id: item for item in (Own, Aiter, AiterLegacy, Vllm, Sglang, TuneGemm, TritonCache)
+_STORES: dict[str, type[EngineFormat]] = {
+    item.id: item for item in (KernelwrightFormat, Aiter, AiterLegacy, Vllm, Sglang, TuneGemm, TritonCache)
 }
 
 
@@ -20,7 +20,7 @@ def names() -> list[str]:
     return list(_STORES)
 
 
-def store_of(name: str) -> Store:
+def store_of(name: str) -> EngineFormat:
     """Return the store of a format; raises `OptionError` for an unknown one."""
     if name not in _STORES:
         raise OptionError(f"`format` {name!r} is not known", f"use {', '.join(_STORES)}")

@@ -12,7 +12,19 @@ from ....core import OptionError, Value
 from ..cover import best_for_all
 from ..fields import AMD, missing_fields, to_fields
 from ..shapes import Shape
-from .store import ANOTHER, BLOCKSCALE, GEMM, MOE, TRITON, Document, Entry, Store, Subject, by_file, read_json
+from .store import (
+    ANOTHER,
+    BLOCKSCALE,
+    GEMM,
+    MOE,
+    TRITON,
+    ConfigEntry,
+    ConfigKey,
+    Document,
+    EngineFormat,
+    by_file,
+    read_json,
+)
 
 BOUNDS = (1, *(2**power for power in range(2, 14)))
 """The bounds of M that aiter looks for."""
@@ -20,38 +32,40 @@ ANY = "any"
 LEGACY = ("small", "medium_M32", "medium_M64", "medium_M128", "large", "xlarge")
 
 
-class Aiter(Store):
+class Aiter(EngineFormat):
     """`{arch}-GEMM-{TAG}-N=..-K=...json`, keys M_LEQ_x, M_GEQ_x and any."""
 
     id = "aiter"
     kernels: ClassVar[tuple[str, ...]] = (GEMM, BLOCKSCALE)
     split = "NUM_KSPLIT"
     more: ClassVar[Mapping[str, Value]] = {"cache_modifier": ""}
-    """Fields that every entry has besides."""
+    """Further fields of every entry."""
 
-    def check(self, subject: Subject) -> None:
+    def check(self, subject: ConfigKey) -> None:
         """Its kernels take weights as (N, K)."""
         super().check(subject)
         if subject.layout != "TN":
             raise OptionError(f"`layout` {subject.layout}: aiter's kernels take weights as (N, K)", "use `layout` TN")
 
-    def stem(self, subject: Subject) -> str:
+    def stem(self, subject: ConfigKey) -> str:
         """Return the beginning of its files' names."""
         tag = {BLOCKSCALE: "A8W8_BLOCKSCALE"}.get(subject.kernel)
         tag = tag or ("A8W8" if subject.dtype.startswith("float8") else "A16W16")
         return f"{subject.device.architecture}-GEMM-{tag}"
 
-    def fixed(self, subject: Subject) -> dict[str, list[Value]]:
+    def fixed(self, subject: ConfigKey) -> dict[str, list[Value]]:
         """Its kernel takes a whole block of scales in a step."""
         whole: dict[str, list[Value]] = {"BLOCK_SIZE_K": [128]} if subject.kernel == BLOCKSCALE else {}
         return {**super().fixed(subject), **whole}
 
-    def path(self, target: Path, subject: Subject, shape: Shape) -> Path:
+    def path(self, target: Path, subject: ConfigKey, shape: Shape) -> Path:
         """Return the file of a weight."""
         experts = f"-E={shape.experts}-TOP_K={shape.top_k}" if shape.experts else ""
         return target / f"{self.stem(subject)}-N={shape.n}-K={shape.k}{experts}.json"
 
-    def grouped(self, target: Path, subject: Subject, entries: Sequence[Entry]) -> dict[Path, list[Entry]]:
+    def grouped(
+        self, target: Path, subject: ConfigKey, entries: Sequence[ConfigEntry]
+    ) -> dict[Path, list[ConfigEntry]]:
         """One file per weight."""
         return by_file(entries, lambda shape: self.path(target, subject, shape))
 
@@ -86,9 +100,9 @@ class Aiter(Store):
                 raise OptionError(f"{path}: {key} is half a config, without {', '.join(lacking)}", ANOTHER)
         return found
 
-    def merge(self, document: Document, subject: Subject, entries: Sequence[Entry]) -> Document:
+    def merge(self, document: Document, subject: ConfigKey, entries: Sequence[ConfigEntry]) -> Document:
         """A category gets the config that loses least over its shapes; `any` follows the largest category."""
-        categories: dict[str, list[Entry]] = {}
+        categories: dict[str, list[ConfigEntry]] = {}
         for entry in entries:
             categories.setdefault(self.key(entry.shape.m), []).append(entry)
         merged = dict(document)
@@ -99,7 +113,7 @@ class Aiter(Store):
             merged[ANY] = merged[largest]
         return merged
 
-    def also(self, target: Path, subject: Subject, documents: Mapping[Path, Document]) -> dict[Path, Document]:
+    def also(self, target: Path, subject: ConfigKey, documents: Mapping[Path, Document]) -> dict[Path, Document]:
         """The default file: the most common config of each category over all N and K in the folder."""
         path = target / f"{self.stem(subject)}.json"
         others = [item for item in sorted(target.glob(f"{self.stem(subject)}-N=*-K=*.json")) if item not in documents]
@@ -115,7 +129,7 @@ class Aiter(Store):
         ordered = sorted((key for key in document if key != ANY), key=self.rank)
         return json.dumps({key: document[key] for key in [*ordered, *([ANY] if ANY in document else [])]}, indent=4)
 
-    def find(self, target: Path, subject: Subject, shape: Shape) -> tuple[Mapping[str, Any], Path] | None:
+    def find(self, target: Path, subject: ConfigKey, shape: Shape) -> tuple[Mapping[str, Any], Path] | None:
         """In the file of N and K, else in the default one: the smallest bound that holds M, then `any`."""
         for path in (self.path(target, subject, shape), target / f"{self.stem(subject)}.json"):
             if path.exists():
@@ -151,7 +165,7 @@ class AiterLegacy(Aiter):
         return [self.key(m), ANY]
 
 
-class Own(Aiter):
+class KernelwrightFormat(Aiter):
     """aiter's keys, with this project's forms of the kernels; read by `load_config`."""
 
     id = "kernelwright"
@@ -160,15 +174,15 @@ class Own(Aiter):
     split = "SPLIT_K"
     variants = True
 
-    def check(self, subject: Subject) -> None:
+    def check(self, subject: ConfigKey) -> None:
         """All layouts have files of their own."""
-        Store.check(self, subject)
+        EngineFormat.check(self, subject)
 
-    def fixed(self, subject: Subject) -> dict[str, list[Value]]:
-        """Nothing: its configs are those of the kernels."""
-        return Store.fixed(self, subject)
+    def fixed(self, subject: ConfigKey) -> dict[str, list[Value]]:
+        """Check nothing, since its configs are those of the kernels."""
+        return EngineFormat.fixed(self, subject)
 
-    def stem(self, subject: Subject) -> str:
+    def stem(self, subject: ConfigKey) -> str:
         """Return the beginning of its files' names."""
         tag = subject.kernel.upper()
         if subject.kernel != BLOCKSCALE:
@@ -180,7 +194,7 @@ class Own(Aiter):
         return f"{subject.device.file_name}-GEMM-{tag}"
 
 
-def _best(group: Sequence[Entry]) -> Mapping[str, Any]:
+def _best(group: Sequence[ConfigEntry]) -> Mapping[str, Any]:
     """Return the config of a category: with times the one that loses least, else the largest shape's."""
     largest = max(group, key=lambda entry: entry.shape.m)
     times = {entry.shape: {entry.config: entry.time_ms or 0.0, **entry.times} for entry in group}

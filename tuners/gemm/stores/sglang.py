@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..shapes import Shape
-from .store import MOE, Document, Entry, Subject
+from .store import MOE, ConfigEntry, ConfigKey, Document
 from .vllm import Vllm
 
 _FOLDER = re.compile(r"triton_(\d+)_(\d+)_(\d+)")
@@ -22,28 +22,30 @@ class Sglang(Vllm):
     id = "sglang"
     block_shape = "[128, 128]"
 
-    def folder(self, target: Path, subject: Subject) -> Path:
+    def folder(self, target: Path, subject: ConfigKey) -> Path:
         """Return the folder of a version of Triton, for experts."""
         if subject.kernel != MOE:
             return target
         return target / "configs" / f"triton_{subject.triton.replace('.', '_')}"
 
-    def device(self, subject: Subject) -> str:
+    def device(self, subject: ConfigKey) -> str:
         """Return the GPU's name as the driver gives it."""
         return subject.device.file_name
 
-    def merge(self, document: Document, subject: Subject, entries: Sequence[Entry]) -> Document:
+    def merge(self, document: Document, subject: ConfigKey, entries: Sequence[ConfigEntry]) -> Document:
         """Without the version, which its folder names: every key must be a number."""
         return super().merge(document, replace(subject, triton=""), entries)
 
-    def grouped(self, target: Path, subject: Subject, entries: Sequence[Entry]) -> dict[Path, list[Entry]]:
+    def grouped(
+        self, target: Path, subject: ConfigKey, entries: Sequence[ConfigEntry]
+    ) -> dict[Path, list[ConfigEntry]]:
         """For experts also the second product's file: it takes the first's height of a tile, and was measured so."""
         found = super().grouped(target, subject, entries)
         if subject.kernel != MOE:
             return found
         return {**found, **{path.with_name(f"{path.stem}_down.json"): group for path, group in found.items()}}
 
-    def find(self, target: Path, subject: Subject, shape: Shape) -> tuple[Mapping[str, Any], Path] | None:
+    def find(self, target: Path, subject: ConfigKey, shape: Shape) -> tuple[Mapping[str, Any], Path] | None:
         """In the folder of this version of Triton, else of the newest other one that has the file."""
         found = super().find(target, subject, shape)
         if found is not None or subject.kernel != MOE:

@@ -1,4 +1,4 @@
-"""What the files of all engines have in common: they are merged under a lock, and stamped with versions."""
+"""The base of all engines' files: they are merged under a lock, and stamped with versions."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from ....core import Config, OptionError, Value
 from ....core.file_locks import locked
 from ....core.files import write_whole
+from ....core.text import BAD_DATA, data_of
 from ..device import Device
 from ..shapes import Shape
 
@@ -27,49 +28,51 @@ ANOTHER = "choose another `output`, or move it away"
 
 
 @dataclass(frozen=True)
-class Subject:
-    """What the entries of a file are about."""
+class ConfigKey:
+    """The key of a file's entries."""
 
     kernel: str
     """'gemm', 'a8w8_blockscale' or 'moe'."""
     dtype: str
-    """Of the operands; of experts that of the weights."""
+    """Dtype of the operands; for experts, of the weights."""
     device: Device
     layout: str = "TN"
     backend: str = TRITON
     """The language of the kernel."""
     triton: str = ""
-    """The version of Triton, where files or folders are named after it."""
+    """Version of Triton, if files or folders are named after it."""
 
 
 @dataclass(frozen=True)
-class Entry:
+class ConfigEntry:
     """The choice for a shape."""
 
     shape: Shape
     config: Config
     time_ms: float | None = None
     times: Mapping[Config, float] = field(default_factory=dict)
-    """Milliseconds of the configs that were measured, where one entry must serve several shapes."""
+    """Times of the measured configs in milliseconds, if one entry must serve several shapes."""
 
 
 Document = dict[str, Any]
 """The parsed content of a file: entries by key, as the engine writes them."""
 
 
-class Store(ABC):
+class EngineFormat(ABC):
     """Reads, merges, writes and looks up the files of one engine."""
 
     id: ClassVar[str]
     kernels: ClassVar[tuple[str, ...]]
     """The products whose configs it holds."""
     split: ClassVar[str | None] = None
-    """The field for the parts of K; None where the engine's kernel has none."""
+    """Name of the field for the parts of K; None if the engine's kernel has none."""
     variants: ClassVar[bool] = False
     """Whether the form of the kernel, and TileLang's kernels, can be named."""
 
     @abstractmethod
-    def grouped(self, target: Path, subject: Subject, entries: Sequence[Entry]) -> dict[Path, list[Entry]]:
+    def grouped(
+        self, target: Path, subject: ConfigKey, entries: Sequence[ConfigEntry]
+    ) -> dict[Path, list[ConfigEntry]]:
         """Return which entries go into which file."""
 
     @abstractmethod
@@ -77,22 +80,22 @@ class Store(ABC):
         """Return the content of a file; raises `OptionError` for one of another schema."""
 
     @abstractmethod
-    def merge(self, document: Document, subject: Subject, entries: Sequence[Entry]) -> Document:
-        """Return the content with these entries in it; those of other shapes stay as they are."""
+    def merge(self, document: Document, subject: ConfigKey, entries: Sequence[ConfigEntry]) -> Document:
+        """Return the content with these entries. Entries of other shapes do not change."""
 
     @abstractmethod
     def text(self, document: Document) -> str:
-        """Return the content as it stands in the file."""
+        """Return the text of the file for the content."""
 
     @abstractmethod
-    def find(self, target: Path, subject: Subject, shape: Shape) -> tuple[Mapping[str, Any], Path] | None:
-        """Return the entry that the engine takes for a shape, and its file; None where it takes its default."""
+    def find(self, target: Path, subject: ConfigKey, shape: Shape) -> tuple[Mapping[str, Any], Path] | None:
+        """Return the entry that the engine uses for a shape, and its file; None if it uses its default."""
 
-    def also(self, target: Path, subject: Subject, documents: Mapping[Path, Document]) -> dict[Path, Document]:
+    def also(self, target: Path, subject: ConfigKey, documents: Mapping[Path, Document]) -> dict[Path, Document]:
         """Return further files that follow from all of these."""
         return {}
 
-    def fixed(self, subject: Subject) -> dict[str, list[Value]]:
+    def fixed(self, subject: ConfigKey) -> dict[str, list[Value]]:
         """Return the parameters that the engine's kernel does not have, or not freely, with their values."""
         found: dict[str, list[Value]] = {}
         if self.split is None:
@@ -101,8 +104,8 @@ class Store(ABC):
             found["VARIANT"] = ["plain"]
         return found
 
-    def check(self, subject: Subject) -> None:
-        """Raise `OptionError` for what the engine has no files for."""
+    def check(self, subject: ConfigKey) -> None:
+        """Raise `OptionError` if the engine has no such files."""
         if subject.kernel not in self.kernels:
             raise OptionError(
                 f"`format` {self.id} holds no configs of {subject.kernel}", f"it is for {' and '.join(self.kernels)}"
@@ -112,9 +115,9 @@ class Store(ABC):
                 f"`format` {self.id} is for Triton's kernels", "use `format` kernelwright, or no `backend`"
             )
 
-    def prepare(self, target: Path, subject: Subject, shapes: Sequence[Shape]) -> None:
-        """Raise `OptionError` where these shapes' files could not be written: an error now, not after hours."""
-        for path in self.grouped(target, subject, [Entry(item, Config()) for item in shapes]):
+    def prepare(self, target: Path, subject: ConfigKey, shapes: Sequence[Shape]) -> None:
+        """Raise `OptionError` if these shapes' files could not be written: now, not after hours."""
+        for path in self.grouped(target, subject, [ConfigEntry(item, Config()) for item in shapes]):
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
             except OSError as error:
@@ -126,10 +129,12 @@ class Store(ABC):
             if path.exists():
                 self.parse(path)
 
-    def save(self, target: Path, subject: Subject, entries: Sequence[Entry], versions: Mapping[str, str]) -> list[Path]:
+    def save(
+        self, target: Path, subject: ConfigKey, entries: Sequence[ConfigEntry], versions: Mapping[str, str]
+    ) -> list[Path]:
         """Merge entries into the files, under a lock that all runs share; return the files.
 
-        Nothing is written where one of the files cannot be read.
+        Nothing is written if one of the files cannot be read.
         """
         grouped = self.grouped(target, subject, entries)
         folder = next(iter(grouped)).parent
@@ -149,17 +154,17 @@ class Store(ABC):
 
 
 def read_stamp(folder: Path) -> dict[str, dict[str, str]]:
-    """Return with which versions the files of a folder were measured; empty where nothing is known."""
+    """Return the versions with which the files of a folder were measured; empty if unknown."""
     try:
         found = json.loads((folder / STAMP).read_text())
-    except (OSError, ValueError):
+    except BAD_DATA:
         return {}
     return found if isinstance(found, dict) else {}
 
 
-def by_file(entries: Sequence[Entry], path_of: Callable[[Shape], Path]) -> dict[Path, list[Entry]]:
+def by_file(entries: Sequence[ConfigEntry], path_of: Callable[[Shape], Path]) -> dict[Path, list[ConfigEntry]]:
     """Return the entries of each file."""
-    found: dict[Path, list[Entry]] = {}
+    found: dict[Path, list[ConfigEntry]] = {}
     for entry in entries:
         found.setdefault(path_of(entry.shape), []).append(entry)
     return found
@@ -167,10 +172,8 @@ def by_file(entries: Sequence[Entry], path_of: Callable[[Shape], Path]) -> dict[
 
 def read_json(path: Path, plain: Collection[str] = ()) -> Document:
     """Return a JSON object of objects, `plain` keys excepted; raises `OptionError` for anything else."""
-    try:
+    with data_of(path, OptionError, ANOTHER, "is no valid JSON"):
         found = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise OptionError(f"cannot read {path}: {error}", ANOTHER) from None
     if not isinstance(found, dict) or not all(isinstance(entry, dict) or key in plain for key, entry in found.items()):
         raise OptionError(f"{path} is no object of configs by size", ANOTHER)
     return found

@@ -18,7 +18,7 @@ from ....core.syntax_tree import syntax_tree
 from ....corpus.kernels import SHIPPED
 from ..fields import missing_fields, to_fields
 from ..shapes import Shape
-from .store import ANOTHER, GEMM, Document, Entry, Store, Subject, read_json
+from .store import ANOTHER, GEMM, ConfigEntry, ConfigKey, Document, EngineFormat, read_json
 
 MODULE, TIMES = "gemm_autotuned.py", "gemm_autotuned.json"
 KERNEL, FUNCTION = "tuned_gemm_kernel", "gemm"
@@ -71,13 +71,15 @@ def gemm(A, B):
 '''
 
 
-class TritonCache(Store):
+class TritonCache(EngineFormat):
     """`gemm_autotuned.py`, whose autotuner needs no benchmark, and `gemm_autotuned.json` with the times."""
 
     id = "triton-cache"
     kernels = (GEMM,)
 
-    def grouped(self, target: Path, subject: Subject, entries: Sequence[Entry]) -> dict[Path, list[Entry]]:
+    def grouped(
+        self, target: Path, subject: ConfigKey, entries: Sequence[ConfigEntry]
+    ) -> dict[Path, list[ConfigEntry]]:
         """One file for all."""
         return {target / TIMES: list(entries)}
 
@@ -89,7 +91,7 @@ class TritonCache(Store):
                 raise OptionError(f"{path}: {key} is no shape with a config and times", ANOTHER)
         return found
 
-    def merge(self, document: Document, subject: Subject, entries: Sequence[Entry]) -> Document:
+    def merge(self, document: Document, subject: ConfigKey, entries: Sequence[ConfigEntry]) -> Document:
         """Each shape and dtype has its own key; an entry that was only checked replaces none with times."""
         merged = dict(document)
         for entry in entries:
@@ -109,7 +111,7 @@ class TritonCache(Store):
             }
         return merged
 
-    def also(self, target: Path, subject: Subject, documents: Mapping[Path, Document]) -> dict[Path, Document]:
+    def also(self, target: Path, subject: ConfigKey, documents: Mapping[Path, Document]) -> dict[Path, Document]:
         """The module."""
         (document,) = documents.values()
         return {target / MODULE: {"source": module_text(document)}}
@@ -120,14 +122,14 @@ class TritonCache(Store):
             return str(document["source"])
         return json.dumps(document, indent=1, sort_keys=True) + "\n"
 
-    def find(self, target: Path, subject: Subject, shape: Shape) -> tuple[Mapping[str, Any], Path] | None:
+    def find(self, target: Path, subject: ConfigKey, shape: Shape) -> tuple[Mapping[str, Any], Path] | None:
         """Only the shape's own: for others Triton benchmarks."""
         path = target / TIMES
         found = self.parse(path).get(_key(subject, shape)) if path.exists() else None
         return (found["config"], path) if found else None
 
 
-def _key(subject: Subject, shape: Shape) -> str:
+def _key(subject: ConfigKey, shape: Shape) -> str:
     return f"M={shape.m} N={shape.n} K={shape.k} {shape.layout} {subject.dtype}"
 
 

@@ -10,14 +10,14 @@ from ....core import OptionError
 from ..fields import from_fields, to_fields
 from ..shapes import Shape
 from ..sizes import read_sizes
-from .store import ANOTHER, GEMM, Document, Entry, Store, Subject
+from .store import ANOTHER, GEMM, ConfigEntry, ConfigKey, Document, EngineFormat
 
 FILE = "tuning_results.yaml"
 TIMED = "# TFLOPS:"
-"""What stands behind a config whose speed is known."""
+"""Text after a config with a known speed."""
 
 
-class TuneGemm(Store):
+class TuneGemm(EngineFormat):
     """`- {'M': .., 'N': .., 'K': .., 'rowMajorA': 'T', ..., 'num_stages': 3} # TFLOPS: .. time(us): ..`."""
 
     id = "tune-gemm"
@@ -25,7 +25,7 @@ class TuneGemm(Store):
     split = "SPLIT_K"
 
     def path(self, target: Path) -> Path:
-        """Return the file: the target, or one in it where it is a folder. Raises `OptionError` for no YAML."""
+        """Return the file: the target, or a file in it if it is a folder. Raises `OptionError` if it is no YAML."""
         if target.suffix in (".yaml", ".yml") and not target.is_dir():
             return target
         if target.suffix and not target.is_dir():
@@ -34,7 +34,9 @@ class TuneGemm(Store):
             )
         return target / FILE
 
-    def grouped(self, target: Path, subject: Subject, entries: Sequence[Entry]) -> dict[Path, list[Entry]]:
+    def grouped(
+        self, target: Path, subject: ConfigKey, entries: Sequence[ConfigEntry]
+    ) -> dict[Path, list[ConfigEntry]]:
         """One file for all."""
         return {self.path(target): list(entries)}
 
@@ -48,11 +50,11 @@ class TuneGemm(Store):
             raise OptionError(f"{path} is no tuning result: a line per size, each with a config", ANOTHER)
         found: Document = {}
         for line in lines:
-            one = _parse_line(line, path)
-            found[_key(one)] = {"line": line, "config": sizes.configs[one], "shape": one}
+            entry = _parse_line(line, path)
+            found[_key(entry)] = {"line": line, "config": sizes.configs[entry], "shape": entry}
         return found
 
-    def merge(self, document: Document, subject: Subject, entries: Sequence[Entry]) -> Document:
+    def merge(self, document: Document, subject: ConfigKey, entries: Sequence[ConfigEntry]) -> Document:
         """A line per shape and layout; one that was only checked replaces none with a time."""
         merged = dict(document)
         for entry in entries:
@@ -65,7 +67,7 @@ class TuneGemm(Store):
         """The lines."""
         return "".join(f"{item['line']}\n" for item in document.values())
 
-    def find(self, target: Path, subject: Subject, shape: Shape) -> tuple[Mapping[str, Any], Path] | None:
+    def find(self, target: Path, subject: ConfigKey, shape: Shape) -> tuple[Mapping[str, Any], Path] | None:
         """Only the shape's own."""
         path = self.path(target)
         found = self.parse(path).get(_key(shape)) if path.exists() else None
@@ -76,7 +78,7 @@ def _key(shape: Shape) -> str:
     return f"{shape.m} {shape.n} {shape.k} {shape.layout}"
 
 
-def _line(entry: Entry) -> str:
+def _line(entry: ConfigEntry) -> str:
     shape = entry.shape
     size = {"M": shape.m, "N": shape.n, "K": shape.k, "rowMajorA": shape.layout[0], "rowMajorB": shape.layout[1]}
     line = f"- { ({**size, **to_fields(entry.config, split='SPLIT_K')})!r}"

@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 from ....core import OptionError
 from ..fields import missing_fields, to_fields
 from ..shapes import Shape
-from .store import ANOTHER, BLOCKSCALE, MOE, Document, Entry, Store, Subject, by_file, read_json
+from .store import ANOTHER, BLOCKSCALE, MOE, ConfigEntry, ConfigKey, Document, EngineFormat, by_file, read_json
 
 VERSION = "triton_version"
 """A key of vLLM's files for experts, which it drops when it reads one."""
 
 
-class Vllm(Store):
+class Vllm(EngineFormat):
     """`{"16": {...}, ...}` in `N=..,K=..,device_name=..,dtype=fp8_w8a8,block_shape=[128,128].json`; for experts
     E and N, and no dtype where it is fp16 or bf16."""
 
@@ -24,22 +24,24 @@ class Vllm(Store):
     kernels = (BLOCKSCALE, MOE)
     block_shape: ClassVar[str] = "[128,128]"
 
-    def folder(self, target: Path, subject: Subject) -> Path:
+    def folder(self, target: Path, subject: ConfigKey) -> Path:
         """Return the folder of the files."""
         return target
 
-    def name(self, subject: Subject, shape: Shape) -> str:
+    def name(self, subject: ConfigKey, shape: Shape) -> str:
         """Return the file of a weight."""
         weight = f"E={shape.experts},N={shape.n}" if subject.kernel == MOE else f"N={shape.n},K={shape.k}"
         fp8 = f",dtype=fp8_w8a8,block_shape={self.block_shape}" if subject.dtype.startswith("float8") else ""
         return f"{weight},device_name={self.device(subject)}{fp8}.json"
 
-    def device(self, subject: Subject) -> str:
+    def device(self, subject: ConfigKey) -> str:
         """Return its name of the GPU: for experts, one for the whole family of the H200."""
         name = subject.device.file_name
         return "NVIDIA_H200" if subject.kernel == MOE and "H200" in name.split("_") else name
 
-    def grouped(self, target: Path, subject: Subject, entries: Sequence[Entry]) -> dict[Path, list[Entry]]:
+    def grouped(
+        self, target: Path, subject: ConfigKey, entries: Sequence[ConfigEntry]
+    ) -> dict[Path, list[ConfigEntry]]:
         """One file per weight."""
         return by_file(entries, lambda shape: self.folder(target, subject) / self.name(subject, shape))
 
@@ -55,7 +57,7 @@ class Vllm(Store):
                 raise OptionError(f"{path}: {key} is half a config, without {', '.join(lacking)}", ANOTHER)
         return found
 
-    def merge(self, document: Document, subject: Subject, entries: Sequence[Entry]) -> Document:
+    def merge(self, document: Document, subject: ConfigKey, entries: Sequence[ConfigEntry]) -> Document:
         """Each M has its own key."""
         version = {VERSION: subject.triton} if subject.kernel == MOE and subject.triton else {}
         return {**document, **version, **{str(entry.shape.m): to_fields(entry.config) for entry in entries}}
@@ -65,7 +67,7 @@ class Vllm(Store):
         ordered = [*(key for key in document if key == VERSION), *sorted(_rows(document), key=int)]
         return json.dumps({key: document[key] for key in ordered}, indent=4) + "\n"
 
-    def find(self, target: Path, subject: Subject, shape: Shape) -> tuple[Mapping[str, Any], Path] | None:
+    def find(self, target: Path, subject: ConfigKey, shape: Shape) -> tuple[Mapping[str, Any], Path] | None:
         """The nearest M's."""
         path = self.folder(target, subject) / self.name(subject, shape)
         document = self.parse(path) if path.exists() else {}

@@ -45,12 +45,15 @@ def code(statements: str, flags: Sequence[str] = ("-O3",)) -> KernelCode:
 def ran(
     kernel: KernelCode, folder: Path, x: Sequence[float] = (), i: Sequence[int] = (), n: int = 8, given: Given = GIVEN
 ) -> Ran:
-    """Compile and run it. Raises `UnplannableCall` where it is refused; asserts that nothing was written outside."""
+    """Compile and run it.
+
+    Raises `UnplannableCallError` where it is refused; asserts that nothing was written outside.
+    """
     library = compile_c(kernel, given, folder)
     inputs = struct.pack("8f", *x, *[0.0] * (8 - len(x))), struct.pack("8i", *i, *[0] * (8 - len(i))), bytes(SIZE)
     margin = bytes([_UNTOUCHED]) * MARGIN
     memory = folder / "memory"
-    memory.write_bytes(margin + b"".join(one + margin for one in inputs))
+    memory.write_bytes(margin + b"".join(data + margin for data in inputs))
     command = [sys.executable, "-S", "-E", str(Path(__file__).with_name("child.py"))]
     try:
         done = subprocess.run(
@@ -62,7 +65,7 @@ def ran(
         end = "endless"
     after = memory.read_bytes()
     inside = [slice(MARGIN + place * (MARGIN + SIZE), (place + 1) * (MARGIN + SIZE)) for place in range(3)]
-    assert len({*after[:MARGIN], *(byte for one in inside for byte in after[one.stop : one.stop + MARGIN])}) == 1
+    assert len({*after[:MARGIN], *(byte for place in inside for byte in after[place.stop : place.stop + MARGIN])}) == 1
     return Ran(end, struct.unpack("8f", after[inside[2]]))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from kernelwright.core.launch_plan import KernelCode
 from kernelwright.evaluators.replay.generated_c import Given, Interval, held_source
-from kernelwright.evaluators.replay.values import UnplannableCall
+from kernelwright.evaluators.replay.values import UnplannableCallError
 
 from .running import GIVEN, code, ran
 
@@ -170,7 +170,7 @@ def test_an_access_outside_ends_the_process(statements: str, tmp_path: Path) -> 
     ],
 )  # fmt: skip
 def test_what_cannot_be_followed_is_refused(statements: str, says: str) -> None:
-    with pytest.raises(UnplannableCall, match=says):
+    with pytest.raises(UnplannableCallError, match=says):
         held_source(code(f"{statements} return 0;"), GIVEN)
 
 
@@ -220,7 +220,7 @@ def test_what_stays_inside_is_proven_and_computes_the_same(statements: str, tmp_
     _, _, body = held_source(kernel, GIVEN).rpartition('extern "C" {')
     if "% 4" not in statements:  # a quotient and its remainder are not put together again
         assert "held_" not in body
-    assert ran(kernel, tmp_path, x=range(8)).y == tuple(one + 1.0 for one in range(8))
+    assert ran(kernel, tmp_path, x=range(8)).y == tuple(number + 1.0 for number in range(8))
 
 
 def test_an_argument_is_what_any_of_its_launches_gives(tmp_path: Path) -> None:

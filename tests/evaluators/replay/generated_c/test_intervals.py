@@ -89,7 +89,7 @@ def function(number: int, given: str, condition: str, value: Value) -> str:
 
 
 def values_in(interval: Interval) -> st.SearchStrategy[int]:
-    ends = [one for one in (interval.low, interval.high, 0, 1, -1, 7) if interval.low <= one <= interval.high]
+    ends = [number for number in (interval.low, interval.high, 0, 1, -1, 7) if interval.low <= number <= interval.high]
     return st.one_of(st.sampled_from(ends), st.integers(interval.low, interval.high))
 
 
@@ -125,8 +125,8 @@ def test_quotients_and_remainders_are_those_of_c(ends: Sequence[int]) -> None:
         return
     divided = quotients(Interval(low, high), Interval(least, most))
     left = remainders(Interval(low, high), Interval(least, most))
-    for one in range(low, high + 1):
+    for number in range(low, high + 1):
         for two in of:
-            quotient = int(one / two)
+            quotient = int(number / two)
             assert divided.low <= quotient <= divided.high
-            assert left.low <= one - quotient * two <= left.high
+            assert left.low <= number - quotient * two <= left.high

@@ -26,20 +26,20 @@ class Writer:
             return self._random.choice("pqrsn")
         if chosen < 6:
             return self._random.choice(["I[(p & 7)]", *map(str, range(-1, 9))])
-        one, number = self._index(depth - 1), self._random.randint(1, 7)
+        text, number = self._index(depth - 1), self._random.randint(1, 7)
         if chosen < 9:
-            return f"({one} {self._random.choice('+-*')} {self._index(depth - 1)})"
+            return f"({text} {self._random.choice('+-*')} {self._index(depth - 1)})"
         if chosen == 9:
-            return f"(({self._random.choice(['int64_t', 'uint32_t', 'int8_t'])}){one})"
+            return f"(({self._random.choice(['int64_t', 'uint32_t', 'int8_t'])}){text})"
         if chosen < 12:
-            return f"({one} {self._random.choice(['>>', '/', '&', '%'])} {number})"
+            return f"({text} {self._random.choice(['>>', '/', '&', '%'])} {number})"
         name = self._random.choice("pqrs")  # what is a number in one place may be another in the next
-        return f"(({name} > 1) ? {one} : 1)" if chosen == 12 else f"({one} >> ({name} & 3))"
+        return f"(({name} > 1) ? {text} : 1)" if chosen == 12 else f"({text} >> ({name} & 3))"
 
     def _guard(self) -> str:
-        one = f"({self._index()} {self._random.choice(['<', '<=', '>', '>=', '==', '!='])} {self._index()})"
+        text = f"({self._index()} {self._random.choice(['<', '<=', '>', '>=', '==', '!='])} {self._index()})"
         chosen = self._random.randrange(5)
-        return one if chosen < 3 else f"({one} {'&&' if chosen == 3 else '||'} {self._guard()})"
+        return text if chosen < 3 else f"({text} {'&&' if chosen == 3 else '||'} {self._guard()})"
 
     def _simple(self) -> str:
         name = self._random.choice("pqrs")
@@ -57,10 +57,10 @@ class Writer:
 
     def _recalled(self, name: str) -> str:
         """What held of an expression before one of its variables got another number."""
-        one, two = self._index(), self._random.choice("pqrsn")
+        first, second = self._index(), self._random.choice("pqrsn")
         before, after = self._random.randint(0, 3), self._random.randint(0, 3)
-        held = f"({one} + {two}) < {self._random.randint(2, 9)}"
-        return f"{name} = {before}; if ({held}) {{ {name} = {after}; Y[({one} + {two})] = 1.0f; }}"
+        held = f"({first} + {second}) < {self._random.randint(2, 9)}"
+        return f"{name} = {before}; if ({held}) {{ {name} = {after}; Y[({first} + {second})] = 1.0f; }}"
 
     def _block(self, depth: int) -> str:
         return " ".join(self._statement(depth - 1) for _ in range(self._random.randint(1, 2)))

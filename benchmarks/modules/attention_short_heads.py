@@ -1,0 +1,32 @@
+"""Attention of many short heads, as encoders have it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+B = 8
+H = 32
+S = 1024
+D = 64
+WORKLOADS = {"tiny": {"B": 1, "H": 2, "S": 70, "D": 32}}
+
+
+class Model(nn.Module):
+    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> Any:
+        return functional.scaled_dot_product_attention(q, k, v)
+
+
+def get_inputs() -> list[Any]:
+    return [
+        torch.randn(B, H, S, D, dtype=torch.bfloat16),
+        torch.randn(B, H, S, D, dtype=torch.bfloat16),
+        torch.randn(B, H, S, D, dtype=torch.bfloat16),
+    ]
+
+
+def get_init_inputs() -> list[Any]:
+    return []

@@ -1,0 +1,25 @@
+"""Softmax."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+ROWS = 8192
+N = 4096
+WORKLOADS = {"tiny": {"ROWS": 9, "N": 77}}
+
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor) -> Any:
+        return torch.softmax(x, -1)
+
+
+def get_inputs() -> list[Any]:
+    return [torch.randn(ROWS, N, dtype=torch.bfloat16)]
+
+
+def get_init_inputs() -> list[Any]:
+    return []

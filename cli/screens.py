@@ -1,0 +1,336 @@
+"""Where text goes; the events of any command, and a search: a live table, lines in a pipe, nothing when quiet."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.live import Live
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as ProgressBar
+from rich.segment import Segment
+from rich.status import Status as Spinner
+from rich.table import Table
+from rich.text import Text
+
+from ..core import Evaluation
+from ..core.events import (
+    SEARCHED,
+    Event,
+    FinalsStarted,
+    Finished,
+    Mark,
+    Note,
+    PartDone,
+    PartStarted,
+    Replying,
+    SearchStarted,
+    Step,
+    TrialDone,
+    Warned,
+)
+from ..core.quotation import LONGEST_LINE, plain, printable
+from ..core.text import first_line
+from ..runtime.result import Result, describe_config, duration, status_text
+from .parameters import Display as Display
+from .parameters import as_flags, option_names
+
+_COLORS = {Mark.GOOD: "green", Mark.DOUBTFUL: "yellow", Mark.FAILED: "red"}
+ROWS = 8
+"""Of the latest trials, in the live table."""
+
+
+_ENDS = ("\n", "\r")
+
+
+class PlainConsole(Console):
+    """A console that shows whatever text it gets as text: kernels, references and models have their words in it.
+
+    Control characters are left out, and of a very long line the middle and its markup.
+    """
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """See `Console`."""
+        for segment in super().render(renderable, options):
+            if segment.control or segment.text in _ENDS or segment.text.isprintable():
+                yield segment
+            else:
+                yield Segment(plain(segment.text), segment.style)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """See `Console`."""
+        if any(len(line) > LONGEST_LINE for line in text.splitlines()):  # rich takes minutes for megabytes
+            return Text(printable(text).replace("\\[", "["))
+        return super().render_str(text, **options)
+
+
+class Screen:
+    """Where text goes, and what every command shows of events. Screens of single commands derive from it."""
+
+    def __init__(self, display: Display) -> None:
+        self.display = display
+        self.console = console(stderr=display.json or display.to_stderr)
+        self.errors = console(stderr=True)
+        self.console.file = self.console.file  # this very stream, whatever sys.stdout becomes while a library draws
+        self.steps: dict[str, Spinner | Progress] = {}
+        """What is drawn of steps that are not over, by their texts."""
+        self.shown: list[Result] = []
+
+    def emit(self, event: Event) -> None:
+        """Show an event, where it is one for people."""
+        match event:
+            case Note():
+                self.note(event.text)
+            case Warned():
+                self.warn(event.text)
+            case PartStarted():
+                self.heading(f"[{event.number}/{event.total}] {event.name}")
+            case PartDone(result=Result() as result):
+                self.show(result, self.console)
+            case PartDone() if event.text:
+                self._say_part(event)
+            case Step():
+                self._draw_step(event) if self.live else self._say_step(event)
+            case Replying() if self.live:
+                text = f"({event.lane}) the model has written {event.characters} characters"
+                self.console.print(f"[dim]  {text}[/]", end="\r")
+
+    @property
+    def listing(self) -> Console:
+        """Where the result goes: standard output also where the rest does not."""
+        return console() if self.display.to_stderr and not self.display.json else self.console
+
+    @property
+    def live(self) -> bool:
+        """Whether there is a terminal to draw on."""
+        return self.console.is_terminal and not self.display.quiet
+
+    def print(self, *parts: Any) -> None:
+        """Print texts with markup, or tables."""
+        self.console.print(*parts)
+
+    def print_lines(self, lines: Iterable[Any]) -> None:
+        """Print texts as they are, and what rich draws."""
+        for line in lines:
+            self.console.print(escape(line) if isinstance(line, str) else line)
+
+    def show(self, result: Result, console: Console | None) -> None:
+        """Show a result once, on a console, or its failure and warnings alone; these go to standard error."""
+        if any(result is shown for shown in self.shown):
+            return
+        self.shown.append(result)
+        if result.failure:
+            self.errors.print(f"[red]failed:[/] {as_flags(result.failure, option_names())}")
+            if result.log and self.display.verbose:
+                self.errors.print(escape(result.log))
+            return
+        for line in result.lines() if console is not None else ():
+            assert console is not None
+            console.print(escape(line) if isinstance(line, str) else line)
+        for warning in result.warnings:
+            self.warn(warning)
+
+    def note(self, text: str) -> None:
+        """A remark."""
+        if not self.display.quiet:
+            self.console.print(shown(text))
+
+    def warn(self, text: str) -> None:
+        """A warning, on standard error."""
+        self.errors.print(f"[yellow]warning:[/] {shown(text)}")
+
+    def heading(self, text: str) -> None:
+        """A heading between kernels of a batch."""
+        if not self.display.quiet:
+            self.console.rule(escape(text)) if self.live else self.console.print(escape(text))
+
+    def _say_part(self, part: PartDone) -> None:
+        """One line, on standard error where there is no result; what failed is shown with `--quiet` too."""
+        left = f"; about {duration(part.left_s)} left" if part.left_s and part.number < part.total else ""
+        text = f"{part.text}{left}"
+        if part.mark is not None:
+            if part.mark is Mark.FAILED or not self.display.quiet:
+                self.print(f"[{part.number}/{part.total}] [{_COLORS[part.mark]}]{escape(part.name)}[/]: {escape(text)}")
+        elif part.failed:
+            self.errors.print(escape(f"[{part.number}/{part.total}] {text}"))
+        else:
+            self.note(f"[{part.number}/{part.total}] {text}")
+
+    def _say_step(self, step: Step) -> None:
+        """One line where a step begins, or for each part of it that is done and has a name."""
+        if step.over:
+            return
+        if step.total is None:
+            self.note(step.text)
+        elif step.done and step.name:
+            self.note(f"{step.text} {step.done}/{step.total}: {step.name}")
+
+    def _draw_step(self, step: Step) -> None:
+        """A spinner, or a bar where the step has parts, until it is over; several bars are one drawing."""
+        drawn = self.steps.get(step.text)
+        if step.over:
+            if drawn is not None:
+                self.steps.pop(step.text)
+                if drawn not in self.steps.values():
+                    drawn.stop()
+        elif drawn is None and step.total is None:
+            self.steps[step.text] = spinner = self.console.status(escape(step.text))
+            spinner.start()
+        elif drawn is None:
+            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+            known = next((drawn for drawn in self.steps.values() if isinstance(drawn, Progress)), None)
+            bars = known or Progress(*columns, console=self.console, transient=True)
+            self.steps[step.text] = bars
+            bars.add_task(step.text, total=step.total, step=step.text)
+            bars.start()
+        elif isinstance(drawn, Progress):
+            task = next(bar.id for bar in drawn.tasks if bar.fields["step"] == step.text)
+            drawn.update(task, completed=step.done, description=f"{step.text} {step.name}".rstrip())
+
+
+def shown(text: str) -> str:
+    """A text of another layer, with the options that it names as flags."""
+    return escape(as_flags(text, option_names()))
+
+
+def console(stderr: bool = False) -> Console:
+    """A console that does not cut tables to 80 columns where there is no terminal to fit into."""
+    fitting = PlainConsole(stderr=stderr, highlight=False)
+    return fitting if fitting.is_terminal else PlainConsole(stderr=stderr, highlight=False, soft_wrap=True, width=160)
+
+
+def search_display(display: Display) -> Screen:
+    """How a search is shown: live, in lines, or only its result."""
+    if display.quiet:
+        return Screen(display)
+    live = SearchTable(display)
+    return live if live.live else SearchLines(display)
+
+
+class SearchLines(Screen):
+    """One line per trial."""
+
+    _of = ""
+
+    def emit(self, event: Event) -> None:
+        """Show an event of a search."""
+        match event:
+            case SearchStarted():
+                self._started(event)
+            case TrialDone(origin=origin) if origin == SEARCHED:
+                self.trial(event)
+            case FinalsStarted():
+                self.finals(f"measuring {len(event.configs) - 1} finalists and the unchanged kernel, interleaved")
+            case Finished():
+                self.close()
+            case _:
+                super().emit(event)
+
+    def _started(self, search: SearchStarted) -> None:
+        """The space, and what the device leaves of it."""
+        configs = f"some of {search.space.cardinality}" if search.configs is None else search.configs
+        left_out = left_out_text(search)
+        self.note(
+            f"tuning {search.name}: {configs} configs ({search.origin} space), {left_out} ruled out by the device"
+        )
+        for rule in search.rules:
+            self.note(f"  device: {rule}")
+        self._of = f"/{search.most_trials}" if search.most_trials else ""
+        self.begin(search)
+
+    def begin(self, search: SearchStarted) -> None:
+        """Before the first trial."""
+
+    def trial(self, trial: TrialDone) -> None:
+        """One line."""
+        evaluation = trial.evaluation
+        latency = f"{evaluation.latency_ms:.4f} ms" if evaluation.latency_ms else ""
+        mark = "  best" if trial.best is evaluation else ""
+        config = describe_config(evaluation.config)
+        self.note(f"[{trial.number}{self._of}] {config}: {evaluation.status} {latency}{mark}{remark(evaluation)}")
+
+    def finals(self, text: str) -> None:
+        """One line."""
+        self.note(text)
+
+    def close(self) -> None:
+        """The search ended, however."""
+
+
+class SearchTable(SearchLines):
+    """The latest trials, the counts, the best so far, and how much is left."""
+
+    _live: Live | None = None
+
+    def begin(self, search: SearchStarted) -> None:
+        """Draw the table."""
+        self._search = search
+        self._latest: deque[tuple[str, ...]] = deque(maxlen=ROWS)
+        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[left]}"))
+        self._bar = ProgressBar(*columns)
+        self._task = self._bar.add_task("trial 0", total=search.most_trials, left="")
+        self._live = Live(console=self.console, refresh_per_second=8)
+        self._live.start()
+
+    def trial(self, trial: TrialDone) -> None:
+        """A row."""
+        if self._live is None:
+            return
+        evaluation = trial.evaluation
+        latency = f"{evaluation.latency_ms:.4f} ms" if evaluation.latency_ms else ""
+        mark = "[bold]best[/]" if trial.best is evaluation else f"[dim]{escape(remark(evaluation).strip())}[/]"
+        config = escape(describe_config(evaluation.config))
+        self._latest.append((str(trial.number), config, status_text(evaluation.status), latency, mark))
+        described = f"trial {trial.number}{self._of}"
+        self._bar.update(self._task, completed=trial.number, description=described, left=self._left(trial))
+        self._live.update(self._view(trial))
+
+    def finals(self, text: str) -> None:
+        """One line above the table."""
+        self.console.print(text)
+
+    def close(self) -> None:
+        """Leave the table as it is."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _left(self, trial: TrialDone) -> str:
+        """An estimate: whichever of trials and time ends first."""
+        total, limit_s = self._search.most_trials, self._search.budget.seconds
+        each = trial.seconds / trial.number  # both count what an earlier run has done
+        by_trials = (total - trial.number) * each if total else None
+        by_time = limit_s - trial.seconds if limit_s else None
+        left = min((max(0.0, x) for x in (by_trials, by_time) if x is not None), default=None)
+        return f"{trial.seconds:.0f} s, about {left:.0f} s left" if left is not None else f"{trial.seconds:.0f} s"
+
+    def _view(self, trial: TrialDone) -> RenderableType:
+        table = Table(box=None, pad_edge=False)
+        for column in ("#", "config", "status", "latency", ""):
+            table.add_column(column, justify="right" if column in ("#", "latency") else "left")
+        for row in self._latest:
+            table.add_row(*row)
+        best = trial.best
+        so_far = f"best {best.latency_ms:.4f} ms: {describe_config(best.config)}" if best else "nothing correct so far"
+        counts = (
+            f"{trial.number - trial.failed} correct, {trial.failed} failed, {left_out_text(self._search)} ruled out, "
+            f"{trial.duplicates} duplicates"
+        )
+        return Group(table, Text(so_far, style="bold"), Text(counts), self._bar)
+
+
+def left_out_text(search: SearchStarted) -> str:
+    """'7', or 'some' where they cannot be counted."""
+    return "some" if search.ruled_out is None else str(search.ruled_out)
+
+
+def remark(evaluation: Evaluation) -> str:
+    """Return the remark on a trial beside its time."""
+    if evaluation.duplicate_of is not None:
+        return f"  (the code of {describe_config(evaluation.duplicate_of)})"
+    if evaluation.contention is not None:
+        return f"  (others used {evaluation.contention:.1f} cores)"
+    return f"  {first_line(evaluation.message, 100)}" if evaluation.message else ""

@@ -1,0 +1,74 @@
+"""What a session of `optimize` and `batch` does with kernels: all that it needs of the options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from ...agent.stopping import StoppingCriteria
+from ...core import Budget
+from ...runtime.evaluators import Evaluators
+from ...runtime.first_kernels import OpenProblem, open_problem
+from ...runtime.jobs import Job
+from ...runtime.options.groups import ReturnOptions, RunOptions
+from ...runtime.options.trust import TrustOptions
+from ...runtime.proposers import ProposerSettings
+from ...runtime.runtime import Runtime
+from ...runtime.write_result import PatchDestination
+
+MODEL_ITERATIONS = 5
+"""Default number of turns of a language model, since each costs money. Rules end by themselves."""
+
+
+@dataclass(frozen=True)
+class SessionSettings:
+    """What is done with each kernel, and where its files go."""
+
+    device: str
+    results: Path
+    resume: bool
+    save: bool
+    archive: bool
+    """Whether the archive of earlier runs is used."""
+    dataset: Path | None
+    destination: PatchDestination
+    criteria: StoppingCriteria
+    proposer: ProposerSettings
+    trust: TrustOptions
+    """How strictly first kernels are judged."""
+    find_job: Callable[[str], Job]
+    """Returns the kernel of a reference."""
+    find_open: Callable[[str], OpenProblem | None]
+    """Returns the problem of a reference without a kernel."""
+    open_evaluators: Callable[[], Evaluators]
+
+    @classmethod
+    def of(cls, options: RunOptions, runtime: Runtime) -> SessionSettings:
+        """Read the options. Raises `OptionError` for what does not go together, and `DeviceError`."""
+        device, proposer = runtime.device(options), ProposerSettings.of(options)
+        by_model = proposer.choice.is_model
+        returned = options if isinstance(options, ReturnOptions) else None
+        return cls(
+            device=device,
+            results=options.results,
+            resume=options.resume,
+            save=options.save,
+            archive=options.archive,
+            dataset=options.dataset,
+            destination=PatchDestination(returned.patch, returned.triton_cache) if returned else PatchDestination(),
+            criteria=StoppingCriteria(
+                target_speedup=options.target_speedup,
+                against=options.target_baseline.value,
+                max_iterations=options.max_iterations or (MODEL_ITERATIONS if by_model else None),
+                min_improvement=options.min_improvement,
+                beam=options.beam,
+                budget=Budget(trials=options.max_trials, seconds=options.time_limit),
+            ),
+            proposer=proposer,
+            trust=options,
+            find_job=partial(runtime.joint_job, options, device=device),
+            find_open=partial(open_problem, options, device=device, model=by_model),
+            open_evaluators=runtime.evaluators(device, options.beam, options),
+        )

@@ -1,0 +1,3 @@
+"""The instructions that language models follow."""
+
+EXAMPLES = ("agent compile results",)

@@ -1,0 +1,103 @@
+"""Make a kernel faster over several turns, and write the fastest one that is verified.
+
+Exit codes: 0 finished with a faster kernel, 1 failed, 2 wrong usage, 3 nothing faster was found, 75 waiting for a
+reply (--no-wait).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..core import OptionError
+from ..core.events import Emit, PartDone
+from ..runtime import command
+from ..runtime.options.groups import ReturnOptions, RunOptions
+from ..runtime.options.option import described
+from ..runtime.runtime import Runtime
+from ._optimize import open_optimizer
+from ._optimize.result import Result as Result
+from ._optimize.settings import SessionSettings
+
+if TYPE_CHECKING:
+    from ._optimize.kernel_optimizer import KernelOptimizer
+
+EXAMPLES = (
+    "optimize --kernel level1/1_94.py --target-speedup 1.3",
+    "optimize --list-slow --dataset ~/KernelBench",
+    "optimize --problem model.py --device cuda",
+    "optimize --kernel ops.py::swiglu --reference ops.py::swiglu_torch --inputs bench.py::inputs --patch out.diff",
+    "optimize --kernel 2_10 --model openai/o3 --beam 2 --max-cost 3",
+)
+VERBOSE = True
+ALSO = ("list_slow", ("threshold", "folder", "again"))
+AGENTS = ("kernel", "target_speedup", "max_iterations", "problem", "workload", "backend", "reference", "inputs")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(RunOptions, ReturnOptions):
+    """Make one kernel faster over several turns."""
+
+    kernel: str = field(
+        default="",
+        kw_only=False,
+        metadata=described(
+            "The kernel: a path, level2/2_10.py, 2_10, a Solution, or a function FILE::NAME. On a GPU also a problem "
+            "without a kernel: its first one is made of torch.compile's code.",
+            metavar="REF",
+            trusted=True,
+        ),
+    )
+
+    @property
+    def named(self) -> str:
+        """The kernel, or the problem if there is none."""
+        return self.kernel or self.problem or ""
+
+    def check(self) -> None:
+        """Raise `OptionError` if no kernel or problem is named."""
+        super().check()
+        if not self.named:
+            raise OptionError("nothing to optimize is named", "give `kernel`, or `problem` with a PyTorch module")
+
+
+@dataclass(frozen=True)
+class Plan(command.Plan):
+    """A run, and the folder of its files."""
+
+    kernel: str
+    """The kernel, or the problem if there is none."""
+    device: str
+    where: str
+    """The machines that evaluate; '' for this one."""
+    target_speedup: float | None
+    against: str
+    results: Path
+    resume: bool
+    save: bool
+    open_optimizer: Callable[[Emit], AbstractContextManager[KernelOptimizer]] = field(metadata=command.NOT_SHOWN)
+
+
+def plan(options: Options, runtime: Runtime) -> Plan:
+    """Choose the machines. The optimizer finds the kernel, or makes a first one."""
+    settings = SessionSettings.of(options, runtime)
+    return Plan.of(
+        options,
+        kernel=options.named,
+        device=settings.device,
+        where=runtime.where,
+        against=settings.criteria.against,
+        open_optimizer=partial(open_optimizer, settings),
+    )
+
+
+def run(plan: Plan, emit: Emit) -> Result:
+    """Optimize one kernel."""
+    with plan.open_optimizer(emit) as optimizer:
+        result = optimizer.optimize(optimizer.job(plan.kernel))
+    emit(PartDone(result))
+    return result

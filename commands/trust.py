@@ -1,0 +1,134 @@
+"""Let a project's own files set every option, as they set them now.
+
+What lies in a project may be another's. Untrusted, its kernelwright.toml and pyproject.toml may not set the model,
+where keys go, the sandbox, limits, the folder of the server, code that runs, what counts as a proof, or a path out.
+A project whose file changes one of these has to be trusted again.
+
+Exit codes: 0 done, 1 there is nothing to trust or to remove, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..core import OptionError
+from ..core.events import Emit
+from ..runtime import command, result
+from ..runtime.configuration import FILE, PYPROJECT, shown, tables_in
+from ..runtime.options.option import Options as BaseOptions
+from ..runtime.options.option import described, option
+from ..runtime.runtime import Runtime
+from ..runtime.trusted_projects import TrustedProject, TrustedProjects, guarded_settings
+
+EXAMPLES = ("trust .", "trust --list", "trust --remove ~/kernels")
+POSITIONAL = ("project",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(BaseOptions):
+    """Let a project's own files set every option, as they set them now."""
+
+    project: Path | None = field(
+        default=None,
+        kw_only=False,
+        metadata=described("The folder of a kernelwright.toml, or of a pyproject.toml.", metavar="DIR"),
+    )
+    list: bool = option(False, "List the trusted projects, as without a DIR; say what has changed.", settable=False)
+    remove: bool = option(False, "Trust the project no longer.", settable=False)
+
+    def check(self) -> None:
+        """Raise `OptionError` for options that contradict each other."""
+        super().check()
+        if self.list and (self.remove or self.project is not None):
+            raise OptionError("--list takes neither DIR nor --remove", "leave one of them out")
+        if self.project is None and self.remove:
+            raise OptionError("--remove needs a DIR", "`kernelwright trust --list` shows which there are")
+
+
+@dataclass(frozen=True)
+class Plan(command.Plan):
+    """The project that is trusted, or no longer is; None to list all."""
+
+    project: Path | None
+    remove: bool
+    settings: Mapping[str, Any]
+    """Those of a project to be trusted that need it."""
+
+
+class Result(result.Result):
+    """What was trusted or removed, or all trusted projects."""
+
+    record: result.ForPython[dict[str, Any]]
+    told: result.ForPython[Sequence[str]]
+    done: result.ForPython[bool] = True
+    """Whether there was something to trust, or to remove."""
+
+    def to_json(self) -> dict[str, Any]:
+        """`project` with `settings` or `removed`; or `projects`, each with its changes."""
+        plain: dict[str, Any] = json.loads(json.dumps(self.record, default=str))
+        return plain
+
+    @property
+    def exit_code(self) -> int:
+        """1 where there was nothing to trust or to remove."""
+        return 0 if self.done else 1
+
+    def lines(self) -> Iterator[str]:
+        """Each project, and its settings that need trust."""
+        yield from self.told
+
+
+def plan(options: Options, runtime: Runtime) -> Plan:
+    """Read the files of the project."""
+    project, settings = options.project, {}
+    if project is not None and not options.remove:
+        if not project.is_dir():
+            raise OptionError(f"{project} is no folder", "name the one with the kernelwright.toml")
+        if not tables_in(project):
+            raise OptionError(
+                f"{project} has no {FILE}, and no [tool.kernelwright] in a {PYPROJECT}", "name the folder that has"
+            )
+        settings = guarded_settings(project)
+    return Plan(project, options.remove, settings)
+
+
+def run(plan: Plan, emit: Emit) -> Result:
+    """Trust it, or no longer, or list all."""
+    project, known = plan.project, TrustedProjects()
+    if project is None:
+        return _listed(known.all())
+    path = str(project.resolve())
+    if plan.remove:
+        removed = known.remove(project)
+        told = f"{path} {'is no longer' if removed else 'was not'} trusted"
+        return Result(record={"project": path, "removed": removed}, told=[told], done=removed)
+    if not plan.settings:
+        told = f"{project} sets nothing that needs trust"
+        return Result(record={"project": path, "settings": {}}, told=[told], done=False)
+    added = known.add(project)
+    return Result(record=vars(added), told=[f"trusted: {added.project}", *_settings(added)])
+
+
+def _listed(trusted: Sequence[TrustedProject]) -> Result:
+    records, told = [], []
+    for project in trusted:
+        changes = _changes(project)
+        records.append({**vars(project), "changes": changes})
+        state = f" (not in force: {'; '.join(changes)})" if changes else ""
+        told += [f"{project.project}{state}", *_settings(project)]
+    return Result(record={"projects": records}, told=told or ["no project is trusted"])
+
+
+def _changes(trusted: TrustedProject) -> Sequence[str]:
+    try:
+        return trusted.changes(guarded_settings(Path(trusted.project)))
+    except OptionError as error:
+        return [error.message]
+
+
+def _settings(trusted: TrustedProject) -> Iterator[str]:
+    return (f"  {key} = {shown(value)}" for key, value in trusted.settings.items())

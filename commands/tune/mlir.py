@@ -1,0 +1,227 @@
+"""Schedule the matrix products and convolutions of an MLIR module that IREE compiles; needs the extra 'iree'.
+
+Exit codes: 0 a config is faster, 1 no config was correct, 2 wrong usage, 3 nothing faster was found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import re
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ...core import Budget, Config, Evaluation, Journal, MlirKernel, Target, Trial, set_aside
+from ...core.environment import cores
+from ...core.events import Emit, FinalsStarted, Finished, Note, PartStarted, Warned
+from ...evaluators.iree.evaluator import FINALS, IreeEvaluator, search_settings
+from ...evaluators.iree.processes import IreeProcesses
+from ...evaluators.iree.reading import require_readable
+from ...evaluators.settings import Limits, Settings
+from ...runtime.devices import CPU, cuda_devices, device_label
+from ...runtime.jobs import require_same
+from ...tuners import catalogue
+from ...tuners.mlir.analysis import analyse, read_source
+from ...tuners.mlir.machine import ScheduleTarget
+from ...tuners.mlir.space import Schedule, schedules
+from ...tuners.mlir.template import kernel_of
+from ...tuners.search import Found, Search
+from ._mlir_files import MlirRunFolder, finals_text
+from ._mlir_plan import Options as Options
+from ._mlir_plan import Plan as Plan
+from ._mlir_plan import plan as plan
+from ._mlir_result import DOUBLE, ScheduledModule, duration
+from ._mlir_result import Result as Result
+
+EXAMPLES = (
+    "tune mlir matmul.mlir --device cpu --trials 32",
+    "tune mlir --config auto-scheduler.cfg --emit generated --save-cmds",
+    "tune mlir matmul.mlir --device cuda --emit generated --dry-run",
+)
+POSITIONAL = ("file",)
+
+
+BEST_OF_EACH = 2
+"""Number of finalists per operation whose combinations are measured."""
+COMBINATIONS = 8
+"""Maximum number of combinations, the most likely first."""
+JOINT = "joint"
+"""Origin of trials of whole functions in the journal."""
+
+
+def run(plan: Plan, emit: Emit) -> Result:
+    """Tune, and write the files, also those of an interrupted search."""
+    emit(Note(f"Step 1: Generate search space and transform the original IR\n{DOUBLE}\nTransforming ......"))
+    with contextlib.closing(processes_of(plan)) as processes:
+        return _run(plan, emit, processes)
+
+
+def processes_of(plan: Plan) -> IreeProcesses:
+    """Return the processes that read, compile and run the module. The caller closes them."""
+    return IreeProcesses(plan.device, Limits(compile_s=plan.compile_limit), plan.sandbox)
+
+
+def _run(plan: Plan, emit: Emit, processes: IreeProcesses) -> Result:
+    began = time.monotonic()
+    scheduling = schedule_module(plan, processes)
+    for remark in (
+        *scheduling.problem.remarks,
+        *(text for schedule in scheduling.schedules for text in schedule.remarks),
+    ):
+        emit(Warned(remark))
+    folder = MlirRunFolder(results_folder(plan, scheduling), scheduling, plan)
+    if plan.dry_run:
+        _tell(scheduling, time.monotonic() - began, emit)
+        return _dry(scheduling, plan, folder, emit)
+    if not plan.resume:
+        set_aside(folder.path / "journal.jsonl")
+    catalogue.preload(plan.tuner)
+    with Journal(folder.path / "journal.jsonl") as journal, _evaluator(scheduling, plan, processes) as evaluator:
+        require_same(journal, scheduling.record(plan.tuner, evaluator.target.named_chip))
+        folder.started(datetime.now(UTC), time.monotonic() - began, resumed=plan.resume)
+        _tell(scheduling, time.monotonic() - began, emit)
+        searches = _Searches(scheduling, plan, evaluator, journal, emit, folder)
+        try:
+            searches.search_all()
+        finally:
+            emit(Finished())
+            folder.searched()
+        return searches.finish()
+
+
+def _tell(scheduling: ScheduledModule, seconds: float, emit: Emit) -> None:
+    """Report the operations, and the header of the second step."""
+    for schedule in scheduling.schedules:
+        operation = schedule.operation
+        emit(Note(f"{operation.name}: {operation.shape} {operation.result.element}, {schedule.space.cardinality}"))
+    emit(Note(f"{duration(seconds)}\n{DOUBLE}\n"))
+    emit(Note(f"Step 2: Search the space to get the best performance config\n{DOUBLE}"))
+
+
+def schedule_module(plan: Plan, processes: IreeProcesses) -> ScheduledModule:
+    """Analyse the module and make its operations' spaces, without compiling anything."""
+    source, name = read_source(plan.file), plan.file.stem
+    require_readable(source, name, processes)
+    problem = analyse(source, name, plan.function)
+    device = plan.device
+    machine = ScheduleTarget.this_cpu() if device == CPU else ScheduleTarget(Target.CUDA)
+    found = schedules(problem.operations, machine, plan.ranges)
+    kernel = kernel_of(problem, machine.target, found)
+    here = device == CPU or cuda_devices() > 0
+    return ScheduledModule(problem, tuple(found), kernel, device, device_label(device) if here else device)
+
+
+def results_folder(plan: Plan, scheduling: ScheduledModule) -> Path:
+    """Return the folder of searches of a module on a device with a tuner."""
+    device = re.sub(r"[^a-z0-9]+", "-", scheduling.device)
+    return plan.results / "mlir" / f"{scheduling.problem.name}_{scheduling.kernel.digest[:6]}_{device}_{plan.tuner}"
+
+
+@contextlib.contextmanager
+def _evaluator(scheduling: ScheduledModule, plan: Plan, processes: IreeProcesses) -> Iterator[IreeEvaluator]:
+    compilers = plan.compilers or cores()
+    search = search_settings(scheduling.device == "cpu", compilers)
+    limits = Limits(compile_s=plan.compile_limit)
+    settings = Settings(limits=limits, sampling=FINALS, sandbox=plan.sandbox, search=search)
+    settings = settings.quick() if plan.quick else settings
+    with IreeEvaluator(
+        scheduling.device, plan.chip or "", settings, label=scheduling.label, processes=processes
+    ) as evaluator:
+        yield evaluator
+
+
+def _dry(scheduling: ScheduledModule, plan: Plan, folder: MlirRunFolder, emit: Emit) -> Result:
+    """Name, and write, the configs that a grid would try first."""
+    for schedule in scheduling.schedules:
+        for config in itertools.islice(schedule.space, plan.trials):
+            emit(Note(f"[Dry run] : {folder.emit(schedule, scheduling.kernel, Config(config))}"))
+    return Result(scheduling=scheduling, tuner=plan.tuner, folder=folder.path, dry=True)
+
+
+class _Searches:
+    """One run: a search per operation, each with the earlier ones' winners bound."""
+
+    def __init__(
+        self, scheduling: ScheduledModule, plan: Plan, evaluator: IreeEvaluator,
+        journal: Journal, emit: Emit, folder: MlirRunFolder,
+    ) -> None:  # fmt: skip
+        self.scheduling = scheduling
+        self._plan = plan
+        self._evaluator, self._journal = evaluator, journal
+        self._emit, self._folder = emit, folder
+        self._found: list[Found] = []
+        self._finals: list[Evaluation] = []
+
+    def search_all(self) -> None:
+        """Search operation by operation, then among the combinations of their finalists."""
+        kernel, total = self.scheduling.kernel, len(self.scheduling.schedules)
+        for number, schedule in enumerate(self.scheduling.schedules, start=1):
+            if total > 1:
+                self._emit(PartStarted(schedule.operation.name, number, total))
+            found = self._search(schedule, kernel)
+            self._found.append(found)
+            if found.faster is not None:
+                kernel = kernel.bind(found.faster.config)
+        self._finals = list(self._found[0].finals) if total == 1 else self._combined()
+
+    def _search(self, schedule: Schedule, kernel: MlirKernel) -> Found:
+        space = schedule.space
+        # By the open slots, a journal tells apart the searches of operations whose earlier ones gained nothing.
+        kernel = kernel.restricted(space.names)
+        tuner = catalogue.create_tuner(self._plan.tuner, space, self._plan.seed, start=schedule.first)
+        budget = Budget(trials=self._plan.trials, seconds=self._plan.seconds)
+        watching = self._folder.watching(schedule, kernel, self._emit)
+        search = Search(
+            self.scheduling.problem, kernel, space, tuner, self._evaluator, self._journal, budget, watching,
+            self._plan.patience,
+        )  # fmt: skip
+        return search.run()
+
+    def _combined(self) -> list[Evaluation]:
+        """Return the combinations of the operations' finalists and the default module, timed together."""
+        kernel = self.scheduling.kernel
+        merged = [Config({name: v for item in some for name, v in item.items()}) for some in self._together()]
+        wanted = list(dict.fromkeys([Config(), *merged]))
+        known = {
+            Config(trial.evaluation.config): trial.evaluation
+            for trial in self._journal.of(Trial)
+            if trial.origin == JOINT and trial.evaluation.kernel_digest == kernel.digest
+        }
+        if set(wanted) <= known.keys():
+            return _ranked([known[config] for config in wanted])
+        event = FinalsStarted(tuple(wanted), combined=True)
+        self._emit(event)
+        self._emit(Note(finals_text(event)))
+        began = time.monotonic()
+        finals = self._evaluator.compare(self.scheduling.problem, kernel, wanted)
+        for final in finals:
+            self._journal.append(Trial.now(JOINT, final, (time.monotonic() - began) / len(finals)))
+        return _ranked(finals)
+
+    def _together(self) -> list[tuple[Config, ...]]:
+        """Return combinations of the operations' finalists, the fastest first."""
+        each = [[Config(finalist.config) for finalist in _finalists(found)][:BEST_OF_EACH] for found in self._found]
+        places = itertools.product(*(range(len(some) or 1) for some in each))
+        ranked = sorted(places, key=sum)[:COMBINATIONS]
+        return [tuple(some[i] if some else Config() for some, i in zip(each, item, strict=True)) for item in ranked]
+
+    def finish(self) -> Result:
+        """Write the files of the result."""
+        result = Result(
+            scheduling=self.scheduling,
+            tuner=self._plan.tuner,
+            folder=self._folder.path,
+            found=tuple(self._found),
+            finals=tuple(self._finals),
+        )
+        return self._folder.finish(result, self._evaluator)
+
+
+def _finalists(found: Found) -> Sequence[Evaluation]:
+    return [finalist for finalist in found.finals if finalist.latency_ms is not None and finalist.config]
+
+
+def _ranked(finals: Sequence[Evaluation]) -> list[Evaluation]:
+    return sorted(finals, key=lambda evaluation: (evaluation.latency_ms is None, evaluation.latency_ms))

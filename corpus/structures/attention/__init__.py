@@ -1,0 +1,1 @@
+"""Attention, by SDPA or written out."""

@@ -1,0 +1,230 @@
+"""Which keys the queries of a tile may see, from masks that follow from indices: the others are skipped.
+
+A mask is read as comparisons of sums of indices, joined by 'and' and 'or'. Any other part (a tensor of the
+caller's) is taken for 'visible': the mask itself is applied to the scores in any case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ....core.operator_graph import GraphValue, referenced
+from ..elementwise import CONVERSIONS
+from ..emitter import Emitter, Indices, RefusedError
+from ..indices import Index, broadcast
+from ..views import is_creation, is_view, plain_name, source
+
+QUERY, KEY = "query", "key"
+"""Texts of the symbols."""
+HIDDEN = -1e8
+"""A score from here down hides its key: beside it, exponentials of others are all that counts."""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Whether a key is visible: unknown, a sum that is not negative, or conditions joined by `and` or `or`."""
+
+    kind: str
+    index: Index = field(default_factory=Index)
+    parts: tuple[Condition, ...] = ()
+
+    def holds(self, query: int, key: int) -> bool:
+        """Return whether a key is visible to a query for sure."""
+        if self.kind == "sum":
+            values = {QUERY: query, KEY: key}
+            return self.index.offset + sum(factor * values[symbol.text] for symbol, factor in self.index.terms) >= 0
+        return (self.kind == "and" and all(part.holds(query, key) for part in self.parts)) or (
+            self.kind == "or" and any(part.holds(query, key) for part in self.parts)
+        )
+
+
+UNKNOWN, ALWAYS = Condition("unknown"), Condition("and")
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """The condition of visible keys, and whether hidden scores are minus infinity, not only very small."""
+
+    condition: Condition
+    infinite: bool = True
+
+
+def bounds(condition: Condition) -> tuple[str | None, str | None]:
+    """Return the first visible key and the one after the last of the queries from `first` to `last`, as Triton."""
+    if condition.kind == "sum":
+        return _bounds_of_sum(condition.index)
+    if condition.kind not in ("and", "or") or not condition.parts:
+        return None, None
+    lower, upper = zip(*map(bounds, condition.parts), strict=True)
+    both = condition.kind == "and"
+    return _joined(lower, "tl.maximum" if both else "tl.minimum", both), _joined(
+        upper, "tl.minimum" if both else "tl.maximum", both
+    )
+
+
+def _joined(texts: Sequence[str | None], function: str, skip: bool) -> str | None:
+    known = list(dict.fromkeys(text for text in texts if text is not None))
+    if not known or (not skip and None in texts):
+        return None
+    found = known[0]
+    for text in known[1:]:
+        found = f"{function}({found}, {text})"
+    return found
+
+
+def _bounds_of_sum(index: Index) -> tuple[str | None, str | None]:
+    factors = {symbol.text: factor for symbol, factor in index.terms}
+    own = factors.pop(KEY, 0)
+    if own not in (1, -1) or set(factors) - {QUERY}:
+        return None, None
+    factor, offset = -own * factors.get(QUERY, 0), -own * index.offset  # the key is at least, or most, this
+    if own == 1:
+        return _sum(factor, "first" if factor >= 0 else "last", offset), None
+    return None, _sum(factor, "last" if factor >= 0 else "first", offset + 1)
+
+
+def _sum(factor: int, name: str, offset: int) -> str:
+    if not factor:
+        return str(offset)
+    text = name if factor == 1 else f"{factor} * {name}"
+    return text if not offset else f"{text} {'+' if offset > 0 else '-'} {abs(offset)}"
+
+
+def covers_rows(condition: Condition, queries: int, keys: int) -> bool:
+    """Return whether each query sees a key, tried on the likely ones."""
+    return all(
+        any(0 <= key < keys and condition.holds(query, key) for key in (query, query + keys - queries, 0, keys - 1))
+        for query in range(queries)
+    )
+
+
+class Masks:
+    """Reads masks of a graph."""
+
+    def __init__(self, emitter: Emitter) -> None:
+        """`emitter` finds indices; the lines that it writes are thrown away."""
+        self._emitter = emitter
+        self._graph = emitter.graph
+
+    def of_scores(self, name: str, indices: Indices) -> Hidden:
+        """Return what hides keys in an expression of scores."""
+        value = self._graph.by_name[name]
+        if is_view(self._graph, value):
+            return self.of_scores(*source(self._graph, value, indices))
+        operator = plain_name(value)
+        if operator in CONVERSIONS:
+            return self.of_scores(value.operands[0], indices)
+        if operator == "where":
+            flag, left, right = value.arguments
+            for fill, other, negated in ((left, right, True), (right, left, False)):
+                number = self._number(fill)
+                if number is not None and number <= HIDDEN:
+                    inner = self._of(other, indices)
+                    own = self.condition(flag, self._at(flag, indices), negated)
+                    return _both(inner, Hidden(own, number == float("-inf")))
+        if operator == "add" and len(value.operands) == 2 and not value.keywords:
+            return _both(*(self._of(item, indices) for item in value.arguments[:2]))
+        if operator == "mul" and (number := self._number(value.arguments[1])) is not None and number > 0:
+            inner = self._of(value.arguments[0], indices)
+            return inner if inner.infinite else Hidden(ALWAYS)
+        return Hidden(ALWAYS)
+
+    def _of(self, argument: object, indices: Indices) -> Hidden:
+        name = referenced(argument)
+        return Hidden(ALWAYS) if name is None else self.of_scores(name, self._at(argument, indices))
+
+    def _at(self, argument: object, indices: Indices) -> Indices:
+        name = referenced(argument)
+        assert name is not None
+        return broadcast(indices, self._graph.by_name[name].shape)
+
+    def _number(self, argument: object) -> float | None:
+        """Return an argument that is one number everywhere."""
+        name = referenced(argument)
+        if name is None:
+            return float(argument) if isinstance(argument, int | float | str) else None
+        value = self._graph.by_name[name]
+        if is_creation(value) and plain_name(value) in ("full", "scalar_tensor", "full_like"):
+            return float(value.arguments[-1 if plain_name(value) == "scalar_tensor" else 1])
+        if is_view(self._graph, value) or plain_name(value) in CONVERSIONS:
+            return self._number(value.arguments[0])
+        return None
+
+    def condition(self, argument: object, indices: Indices, negated: bool = False) -> Condition:
+        """Return a flag at an index as a condition, or that it is not set."""
+        name = referenced(argument)
+        if name is None:
+            return UNKNOWN
+        value = self._graph.by_name[name]
+        if is_view(self._graph, value):
+            inner, place = source(self._graph, value, indices)
+            return self.condition({"value": inner}, place, negated)
+        number = self._number(argument)
+        if number is not None:
+            return ALWAYS if bool(number) != negated else Condition("or")
+        operator = plain_name(value)
+        if operator in CONVERSIONS and self._graph.by_name[value.operands[0]].dtype == "bool":
+            return self.condition(value.arguments[0], indices, negated)
+        if operator in ("logical_not", "bitwise_not"):
+            return self.condition(value.arguments[0], self._at(value.arguments[0], indices), not negated)
+        if operator in ("logical_and", "bitwise_and", "__and__", "logical_or", "bitwise_or", "__or__", "mul"):
+            joined = "or" if ("or" in operator) != negated else "and"
+            return Condition(
+                joined,
+                parts=tuple(self.condition(item, self._at(item, indices), negated) for item in value.arguments[:2]),
+            )
+        if operator == "where" and value.dtype in ("bool", "float32"):
+            return self._chosen(value, indices, negated)
+        if operator in ("eq", "ne") and self._number(value.arguments[1]) == 0:
+            flags = referenced(value.arguments[0])
+            if flags is not None and self._emits_flags(flags):
+                return self.condition(
+                    value.arguments[0], self._at(value.arguments[0], indices), negated != (operator == "eq")
+                )
+        return self._comparison(value, operator, indices, negated)
+
+    def _emits_flags(self, name: str) -> bool:
+        """Return whether a value is zero where a flag is not set, as that of torch.tril(torch.ones(...)) is."""
+        value = self._graph.by_name[name]
+        if is_view(self._graph, value) or plain_name(value) in CONVERSIONS:
+            return self._emits_flags(value.operands[0])
+        return value.dtype == "bool" or plain_name(value) == "where"
+
+    def _chosen(self, value: GraphValue, indices: Indices, negated: bool) -> Condition:
+        """Return where(flag, a, b) of numbers as a condition that it is not zero."""
+        flag, left, right = value.arguments
+        numbers = self._number(left), self._number(right)
+        if None in numbers or bool(numbers[0]) == bool(numbers[1]):
+            return UNKNOWN
+        return self.condition(flag, self._at(flag, indices), negated != (not numbers[0]))
+
+    def _comparison(self, value: GraphValue, operator: str, indices: Indices, negated: bool) -> Condition:
+        if operator not in ("ge", "gt", "le", "lt"):
+            return UNKNOWN
+        left, right = (self._index(item, indices) for item in value.arguments[:2])
+        if left is None or right is None:
+            return UNKNOWN
+        if negated:
+            operator = {"ge": "lt", "gt": "le", "le": "gt", "lt": "ge"}[operator]
+        more, less = (left, right) if operator in ("ge", "gt") else (right, left)
+        difference = more.plus(less.times(-1)).plus(0 if operator in ("ge", "le") else -1)
+        if {symbol.text for symbol, _ in difference.terms} - {QUERY, KEY}:
+            return UNKNOWN
+        return Condition("sum", difference)
+
+    def _index(self, argument: object, indices: Indices) -> Index | None:
+        if isinstance(argument, int):
+            return Index((), argument)
+        if referenced(argument) is None:
+            return None
+        try:
+            return self._emitter.operand(argument, indices, "int64").index
+        except RefusedError:
+            return None
+
+
+def _both(first: Hidden, second: Hidden) -> Hidden:
+    parts = [item.condition for item in (first, second) if item.condition != ALWAYS]
+    infinite = first.infinite and second.infinite
+    return Hidden(Condition("and", parts=tuple(parts)) if parts else ALWAYS, infinite)

@@ -1,0 +1,12 @@
+"""All structures, those that compute the most in one kernel first."""
+
+from __future__ import annotations
+
+from .attention.pattern import STRUCTURE as ATTENTION
+from .pointwise.pattern import STRUCTURE as POINTWISE
+from .products.pattern import STRUCTURE as PRODUCTS
+from .region import Structure
+from .rows.pattern import STRUCTURE as ROWS
+from .top_k.pattern import STRUCTURE as TOP_K
+
+STRUCTURES: tuple[Structure, ...] = (ATTENTION, PRODUCTS, TOP_K, ROWS, POINTWISE)

@@ -1,0 +1,162 @@
+"""Whole-number expressions of a kernel's indices: sums of multiples of symbols, with what is known of their ranges.
+
+Views of tensors become arithmetic on indices: a reshape takes a linear index apart by quotients and remainders. These
+sums keep such expressions short: what a divisor divides comes out of it, and what is known to be smaller than it goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from math import prod
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A name of the kernel's text that stands for a whole number from 0 up to below `extent`."""
+
+    text: str
+    extent: int
+    masks: frozenset[str] = frozenset()
+    """Conditions, as text, under which it is in its range."""
+    quotient: tuple[Index, int, bool] | None = field(default=None, compare=False)
+    """The sum and the divisor of which this is the quotient, or (True) the remainder."""
+
+
+@dataclass(frozen=True)
+class Index:
+    """A sum of multiples of symbols, and a number."""
+
+    terms: tuple[tuple[Symbol, int], ...] = ()
+    """Sorted by the symbols' texts, without zeros."""
+    offset: int = 0
+
+    @classmethod
+    def of(cls, item: Symbol | int) -> Index:
+        """Return one symbol, or one number, as a sum."""
+        return cls(((item, 1),)) if isinstance(item, Symbol) else cls((), item)
+
+    @property
+    def masks(self) -> frozenset[str]:
+        """Conditions under which all symbols are in their ranges."""
+        return frozenset[str]().union(*(symbol.masks for symbol, _ in self.terms))
+
+    @property
+    def least(self) -> int:
+        """A lower bound."""
+        return self.offset + sum(min(0, factor * (symbol.extent - 1)) for symbol, factor in self.terms)
+
+    @property
+    def most(self) -> int:
+        """An upper bound."""
+        return self.offset + sum(max(0, factor * (symbol.extent - 1)) for symbol, factor in self.terms)
+
+    def plus(self, other: Index | int) -> Index:
+        """Return the sum of two sums."""
+        other = other if isinstance(other, Index) else Index((), other)
+        factors: dict[Symbol, int] = dict(self.terms)
+        for symbol, factor in other.terms:
+            factors[symbol] = factors.get(symbol, 0) + factor
+        return _joined(factors, self.offset + other.offset)
+
+    def times(self, factor: int) -> Index:
+        """Return a multiple."""
+        return _sum({symbol: own * factor for symbol, own in self.terms}, self.offset * factor)
+
+    def over(self, divisor: int) -> Index:
+        """Return the quotient, rounded down. The sum must not be negative."""
+        outside, inside = self._split(divisor)
+        if inside.most < divisor and inside.least >= 0:
+            return outside
+        whole = inside if inside.least >= 0 else self
+        base = outside if whole is inside else Index()
+        symbol = Symbol(f"({whole.text}) // {divisor}", whole.most // divisor + 1, whole.masks, (whole, divisor, False))
+        return base.plus(Index.of(symbol))
+
+    def modulo(self, divisor: int) -> Index:
+        """Return the remainder. The sum must not be negative."""
+        _, inside = self._split(divisor)
+        if inside.most < divisor and inside.least >= 0:
+            return inside
+        whole = inside if inside.least >= 0 else self
+        return Index.of(Symbol(f"({whole.text}) % {divisor}", divisor, whole.masks, (whole, divisor, True)))
+
+    def _split(self, divisor: int) -> tuple[Index, Index]:
+        """Return the quotient of what the divisor divides, and the rest."""
+        outside = {symbol: factor // divisor for symbol, factor in self.terms if factor % divisor == 0}
+        inside = {symbol: factor for symbol, factor in self.terms if factor % divisor}
+        return _sum(outside, self.offset // divisor), _sum(inside, self.offset % divisor)
+
+    @property
+    def text(self) -> str:
+        """The expression as Python."""
+        parts = [_product(symbol.text, factor) for symbol, factor in self.terms]
+        if self.offset or not parts:
+            parts.append(str(self.offset))
+        return " + ".join(parts).replace("+ -", "- ")
+
+
+def linear(indices: Sequence[Index], shape: Sequence[int]) -> Index:
+    """Return the position of an element of a contiguous tensor."""
+    total = Index()
+    for index, stride in zip(indices, strides(shape), strict=True):
+        total = total.plus(index.times(stride))
+    return total
+
+
+def apart(position: Index, shape: Sequence[int]) -> tuple[Index, ...]:
+    """Return the indices of the element at a position of a contiguous tensor."""
+    found: list[Index] = []
+    left = position
+    for place in range(len(shape) - 1, -1, -1):
+        size = shape[place]
+        if size == 1:
+            found.append(Index())
+        elif left.most < size:
+            found.append(left)
+            left = Index()
+        else:
+            found.append(left.modulo(size))
+            left = left.over(size)
+    return tuple(reversed(found))
+
+
+def broadcast(indices: Sequence[Index], shape: Sequence[int]) -> tuple[Index, ...]:
+    """Return the indices in a tensor of this shape, broadcast, of the element that has these in the result."""
+    kept = indices[len(indices) - len(shape) :]
+    return tuple(Index() if size == 1 else index for index, size in zip(kept, shape, strict=True))
+
+
+def strides(shape: Sequence[int]) -> list[int]:
+    """Return the strides of a contiguous tensor."""
+    return [prod(shape[place + 1 :]) for place in range(len(shape))]
+
+
+def masks_of(indices: Iterable[Index]) -> frozenset[str]:
+    """Return the conditions under which all indices are in their ranges."""
+    return reduce(frozenset.union, (index.masks for index in indices), frozenset())
+
+
+def _product(text: str, factor: int) -> str:
+    if factor == 1:
+        return text if "//" not in text and "%" not in text else f"({text})"
+    return f"({text}) * {factor}" if " " in text else f"{text} * {factor}"
+
+
+def _sum(factors: dict[Symbol, int], offset: int) -> Index:
+    kept = sorted(((symbol, factor) for symbol, factor in factors.items() if factor), key=lambda item: item[0].text)
+    return Index(tuple(kept), offset)
+
+
+def _joined(factors: dict[Symbol, int], offset: int) -> Index:
+    """Return a sum in which a quotient times its divisor and the remainder are what they are parts of."""
+    for symbol, factor in factors.items():
+        if symbol.quotient is None or symbol.quotient[2] or not factor:
+            continue
+        whole, divisor, _ = symbol.quotient
+        for other, other_factor in factors.items():
+            if other.quotient == (whole, divisor, True) and other_factor * divisor == factor and other_factor:
+                rest = {item: value for item, value in factors.items() if item not in (symbol, other)}
+                return _sum(rest, offset).plus(whole.times(other_factor))
+    return _sum(factors, offset)

@@ -1,0 +1,1 @@
+"""Matrix products, with what is element-wise before and after."""

@@ -1,0 +1,1 @@
+"""Reductions over rows, with what is element-wise before and after."""

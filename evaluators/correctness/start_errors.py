@@ -1,0 +1,109 @@
+"""The errors of a user's function as it stands, which its candidates may have as well.
+
+Real kernels have errors beyond the tolerance in few elements, or compute in less precision than their inputs have. What
+the start does its user accepts; so a candidate is correct where its own errors are within `TIMES_START` of the
+start's. A start that is far off excuses nothing: it is wrong itself.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...core import Tolerance
+from .eight_bit import widened
+from .errors import relative_error
+from .row_limits import rows_of
+
+TIMES_START = 2.0
+"""Allowed multiple of the start's largest error, and of its root mean square, against fp64."""
+DRAWS = 3
+"""Seeds on which the start's errors are measured; the largest count."""
+WIDEST = 32.0
+"""The start's largest error may be this multiple of the tolerance: TF32 has 16 times that of fp32."""
+WIDEST_RMS = {"float64": 1e-9, "float32": 4e-4, "float16": 4e-3, "bfloat16": 3.2e-2}
+"""The start's root mean square error may be this share of the result: in fp32 that of TF32, else twice what the order
+of a sum does."""
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Of one output, against fp64."""
+
+    root_mean_square: float
+    """Relative to that of the output; 0 where rows differ in size."""
+    largest: float
+    """Relative to the root mean square of the output, or of the row where rows differ in size, and the value together:
+    as a tolerance counts that is absolute and relative."""
+
+    def within(self, root_mean_square: float, largest: float) -> bool:
+        """Return whether both are at most as large; False where one is NaN."""
+        return self.root_mean_square <= root_mean_square and self.largest <= largest
+
+    @classmethod
+    def of(cls, exact: Any, actual: Any, axes: int | None) -> Errors:
+        """Measure the error of `actual`; row by row for inputs of so many `axes` whose rows differ in size.
+
+        Infinite where `actual` is not finite and the exact value is.
+        """
+        exact, actual = widened(exact), widened(actual)
+        if bool((exact.isfinite() & ~actual.isfinite()).any()):
+            return cls(math.inf, math.inf)
+        if axes is not None:
+            return cls(0.0, _largest(rows_of(exact, axes).double(), rows_of(actual, axes)))
+        return cls(relative_error(exact, actual)[0], _largest(exact.double().reshape(1, -1), actual.reshape(1, -1)))
+
+
+@dataclass
+class StartErrors:
+    """What was measured, by distribution and number of the output."""
+
+    _known: dict[tuple[str | None, int], Errors] = field(default_factory=dict)
+    used: Errors | None = None
+    """The start's errors by which the last output was accepted."""
+
+    def learn(self, distribution: str | None, number: int, errors: Errors) -> None:
+        """Remember the errors of one call; the largest count."""
+        before = self._known.get((distribution, number), Errors(0.0, 0.0))
+        worse = max(before.root_mean_square, errors.root_mean_square), max(before.largest, errors.largest)
+        self._known[distribution, number] = Errors(*worse)
+
+    @property
+    def said(self) -> str:
+        """What a report says of a result that was accepted by the start's errors; empty where none was."""
+        if self.used is None:
+            return ""
+        return (
+            f"beyond the tolerance, and within {TIMES_START:g} times the errors of the function as it stands: its "
+            f"largest error against fp64 is {self.used.largest:.1e} of the result"
+        )
+
+    def known(self, distribution: str | None) -> bool:
+        """Return whether the start was measured on inputs of a distribution."""
+        return any(name == distribution for name, _ in self._known)
+
+    def rms_limit(self, number: int) -> float:
+        """Return the root mean square error that an output may have on the problem's own inputs, by the start's."""
+        known = self._known.get((None, number))
+        return TIMES_START * known.root_mean_square if known is not None else 0.0
+
+    def excuse(self, distribution: str | None, number: int, errors: Errors, tolerance: Tolerance, dtype: str) -> bool:
+        """Return whether a candidate may have these errors, since the start has such."""
+        known = self._known.get((distribution, number))
+        if known is None or not known.within(WIDEST_RMS.get(dtype, 0.0), WIDEST * tolerance.tightest):
+            return False
+        if not errors.within(TIMES_START * known.root_mean_square, TIMES_START * known.largest):
+            return False
+        self.used = known
+        return True
+
+
+def _largest(exact: Any, actual: Any) -> float:
+    """Return the largest error of rows, relative to the row's root mean square and the value together."""
+    import torch
+
+    finite = torch.where(exact.isfinite(), exact, 0.0)
+    size = finite.square().mean(dim=1, keepdim=True).sqrt() + finite.abs()
+    error = (actual.double() - finite).abs() / size.clamp(min=torch.finfo(torch.float32).tiny)
+    return float(error[exact.isfinite()].max()) if bool(exact.isfinite().any()) else 0.0

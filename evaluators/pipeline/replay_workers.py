@@ -1,0 +1,75 @@
+"""The processes that execute launch plans: one is started ahead, and those that ended are removed later."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+from ...core import Language
+from ..languages.helpers import copy_helpers
+from ..workers.client import Worker
+
+
+class ReplayWorkerPool:
+    """Starts and ends them. `languages` are those that a new one imports, by module, as they are at that time.
+
+    On a GPU a worker takes a second until it can execute anything, so `expect` starts the next one ahead. `helpers` is
+    the folder of what trusted workers have compiled that launches kernels; `later` does work in the background.
+    """
+
+    def __init__(
+        self,
+        new_worker: Callable[[], Worker],
+        languages: Mapping[str, Language],
+        device: str,
+        helpers: Path,
+        later: Callable[[Callable[[], object]], None],
+    ) -> None:
+        self._new_worker = new_worker
+        self._languages = languages
+        self._on_gpu = device != "cpu"
+        self._helpers = helpers
+        self._later = later
+        self._discarding = threading.Lock()
+        self._retired: list[Worker] = []
+        self._spare: tuple[tuple[str, ...], Worker] | None = None  # the languages that it imports, and the worker
+
+    def replay_worker(self) -> Worker:
+        """Return the one that was started ahead, or a new one."""
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            if spare[0] == tuple(self._languages) and spare[1].alive and spare[1].runs:
+                return spare[1]
+            spare[1].discard()
+        return self._new_worker()
+
+    def expect(self) -> None:
+        """Start the next one, on a GPU, unless it is there."""
+        self._later(partial(self._discard_retired, most=1))
+        if self._on_gpu and self._spare is None:
+            self._spare = tuple(self._languages), self._new_worker()
+
+    def help_worker(self, worker: Worker) -> None:
+        """Give a worker what was compiled since it started that launches kernels; it has run nothing yet."""
+        if self._on_gpu:
+            copy_helpers(self._helpers, worker.folder / "cache")
+
+    def retire(self, worker: Worker) -> None:
+        """Kill a worker: what it held on a GPU is freed while other things are done."""
+        worker.kill()
+        self._retired.append(worker)
+
+    def close(self) -> None:
+        """End all of them and remove their files."""
+        self._discard_retired()
+        if self._spare is not None:
+            self._spare[1].discard()
+            self._spare = None
+
+    def _discard_retired(self, most: int = 0) -> None:
+        """Remove what retired workers left, but of the last ones: they may not have ended."""
+        with self._discarding:
+            while len(self._retired) > most:
+                self._retired.pop(0).discard()

@@ -1,0 +1,145 @@
+"""Records the reference's graph of operators: a request of the reference worker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...core.operator_graph import INPUT, REFERENCE, WEIGHT
+from ...core.text import first_line
+from ..guards.paths import words
+from ..workers.channel import Message
+from ..workers.modules import form_of
+from .drawn_reference import DrawnReference
+
+WHOLE = ("scaled_dot_product_attention",)
+"""Operators that stay whole, although torch would decompose them."""
+DECOMPOSED = words(
+    """
+    _softmax _safe_softmax _log_softmax native_layer_norm native_group_norm _native_batch_norm_legit
+    _native_batch_norm_legit_no_training rms_norm _fused_rms_norm nll_loss_forward linalg_vector_norm gelu silu
+    leaky_relu elu hardtanh hardswish hardsigmoid softplus mish logsigmoid glu addcmul addcdiv
+    """
+)
+"""Operators that torch would keep, although they consist of others."""
+
+
+class GraphRequests:
+    """The reference's graph; each method serves the request of its name."""
+
+    REQUESTS = ("operator_graph",)
+
+    def __init__(self, reference: DrawnReference) -> None:
+        self._reference = reference
+
+    def operator_graph(self) -> Message:
+        """Return as `graph` the fields of an `OperatorGraph`, or as `obstacle` why there is none."""
+        reference = self._reference
+        reference.prepare(0)
+        try:
+            return {"graph": operator_graph(reference.model, reference.inputs), "obstacle": None}
+        except Exception as error:  # of any part of torch.export
+            return {"obstacle": first_line(f"{type(error).__name__}: {error}", 300)}
+        finally:
+            reference.release()
+
+
+def operator_graph(model: Any, inputs: Sequence[Any]) -> Message:
+    """Export a model for these inputs and return the fields of an `OperatorGraph`.
+
+    Raises what torch.export raises, and `ValueError` where the module writes to its weights or its inputs.
+    """
+    import torch
+
+    if any(isinstance(item, list | tuple | dict) for item in inputs):
+        raise ValueError("the reference takes a list of tensors as an argument")
+    with torch.no_grad():
+        result = model(*inputs)
+        form = "tuple" if isinstance(result, tuple) else form_of(result)  # a named one, too
+        program = torch.export.export(model, tuple(inputs), strict=False).run_decompositions(_decompositions())
+    signature = program.graph_signature
+    written = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
+    if written:
+        raise ValueError(f"the reference writes to {', '.join(written)}")
+    weights: Mapping[str, str] = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+    constants = {
+        **signature.inputs_to_lifted_tensor_constants,
+        **getattr(signature, "inputs_to_lifted_custom_objs", {}),
+    }
+    if constants:
+        raise ValueError("the reference makes a tensor of Python's values in its forward")
+    positions = {name: place for place, name in enumerate(signature.user_inputs)}
+    values, outputs = [], []
+    for node in program.graph.nodes:
+        if node.op == "output":
+            outputs = [_plain(item)[REFERENCE] for item in node.args[0]]
+        elif node.op == "placeholder":
+            if not isinstance(node.meta.get("val"), torch.Tensor):
+                continue
+            origin = (WEIGHT, weights[node.name]) if node.name in weights else (INPUT, positions[node.name])
+            values.append(_value(node, origin[0], [origin[1]], {}))
+        elif not (node.target is torch.ops.aten.sym_size.int or "_assert" in str(node.target)):
+            operator = "getitem" if "getitem" in str(node.target) else str(node.target)
+            values.append(_value(node, operator, _plain(node.args), _plain(dict(node.kwargs))))
+    return {"values": values, "outputs": outputs, "form": form}
+
+
+def _decompositions() -> Any:
+    import torch
+    from torch._decomp import get_decompositions
+
+    aten, table = torch.ops.aten, torch.export.default_decompositions()
+    for name in WHOLE:
+        for overload in getattr(aten, name).overloads():
+            table.pop(getattr(getattr(aten, name), overload), None)
+    table.update(get_decompositions([getattr(aten, name) for name in DECOMPOSED if hasattr(aten, name)]))
+    table[aten.var_mean.correction] = _variance_and_mean
+    return table
+
+
+def _variance_and_mean(x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+    import torch
+
+    dims = list(range(x.dim())) if dim is None else dim
+    variance = torch.ops.aten.var.correction(x, dims, correction=correction, keepdim=keepdim)
+    return variance, torch.ops.aten.mean.dim(x, dims, keepdim)
+
+
+def _value(node: Any, operator: str, arguments: Any, keywords: Any) -> Message:
+    import torch
+
+    made = node.meta.get("val")
+    tensors = [item for item in (made if isinstance(made, tuple | list) else [made]) if isinstance(item, torch.Tensor)]
+    return {
+        "name": node.name,
+        "operator": operator,
+        "arguments": arguments,
+        "keywords": keywords,
+        "shapes": [[int(size) for size in tensor.shape] for tensor in tensors],
+        "dtypes": [_text(tensor.dtype) for tensor in tensors],
+    }
+
+
+def _plain(argument: Any) -> Any:
+    """Return an argument of a node as JSON has it."""
+    import torch
+
+    match argument:
+        case torch.fx.Node():
+            return {REFERENCE: argument.name}
+        case dict():
+            return {
+                name: _plain(item) for name, item in argument.items() if name not in ("device", "pin_memory", "layout")
+            }
+        case list() | tuple():
+            return [_plain(item) for item in argument]
+        case bool() | int() | str() | None:
+            return argument
+        case float():
+            return argument if abs(argument) < float("inf") else str(argument)  # JSON has neither infinity nor NaN
+        case _:
+            return _text(argument)
+
+
+def _text(item: Any) -> str:
+    return str(item).removeprefix("torch.")

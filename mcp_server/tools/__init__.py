@@ -1,1 +1,0 @@
-"""The tools: each checks its arguments, has a job done, and returns a typed reply."""

@@ -1,0 +1,340 @@
+"""`tune_attention`: search modulo schedules of the attention kernel, measured or simulated."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+
+from ..core import (
+    Budget,
+    Config,
+    DeviceError,
+    Evaluation,
+    Evaluator,
+    Journal,
+    OptionError,
+    PythonKernel,
+    Target,
+    Tuner,
+    set_aside,
+)
+from ..core.events import Emit, Event, FinalsStarted, Finished, Note, TrialDone, ignore
+from ..core.extras import require_extra
+from ..corpus.attention import KERNEL, PROBLEM
+from ..corpus.kernels import KernelFile
+from ..corpus.problems import find_problem
+from ..evaluators.loop_simulator import SimulatedLoop
+from ..evaluators.settings import Limits, Settings
+from ..evaluators.simulated import SimulatedEvaluator, simulated_ms
+from ..tuners import catalogue
+from ..tuners.schedule.attention import BY_HAND, CLOCKS, AttentionShape, Rates, attention_graph
+from ..tuners.schedule.bounds import require_interval
+from ..tuners.schedule.climb import ScheduleClimb
+from ..tuners.schedule.files import load_schedule
+from ..tuners.schedule.fitting import MOST, fit_rates, read_rates, write_rates
+from ..tuners.schedule.folder import TuningFolder
+from ..tuners.schedule.graph import aligned
+from ..tuners.schedule.modulo import modulo_schedule, schedule_in_order, shortest_schedule
+from ..tuners.schedule.priorities import RandomKeys, key_space
+from ..tuners.schedule.space import ScheduleSpace
+from ..tuners.search import Found, Search
+from .attention_result import ScheduleResult, loop_in
+from .devices import CPU, choose_device
+from .evaluators import STRICT, at_workloads, search_evaluator
+from .jobs import Job, same_run
+from .options.groups import OUTPUT, SEARCH, WHERE, DeviceOptions, ResultOptions
+from .options.option import option
+from .options.trust import settings_of
+
+SHAPE = "Problem"
+OWN_TUNERS = ("schedule", "random_moves")
+"""Tuners that move schedules directly. The others move random keys."""
+_log = logging.getLogger(__name__)
+
+COMPILE_S = 120.0
+NO_TRACES = "timed with CUDA events: no traces of a profiler are taken"
+OVERHEAD = 40
+"""Cycles of the model for loading Q and writing the result."""
+WRITTEN = ("schedules/schedule_*", "traces/trace_*", "*.png", "final_results.json", "attention_*.py")
+"""Files of a search. A new search removes them, so that none are left if it fails."""
+
+
+def _tuners() -> Mapping[str, str]:
+    return {"schedule": "hill climbing over schedules", "random_moves": "", **catalogue.choices()}
+
+
+class Half(StrEnum):
+    """Element types that the kernel multiplies."""
+
+    FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionConfig(ResultOptions, DeviceOptions):
+    """Search schedules of the attention kernel."""
+
+    batch_size: int = option(1, "Batches.", SHAPE, at_least=1)
+    num_heads: int = option(32, "Heads of queries.", SHAPE, at_least=1)
+    num_kv_heads: int | None = option(
+        None, "Heads of keys and values, which groups of query heads share; by default as many.", SHAPE, at_least=1
+    )
+    seq_len_q: int = option(512, "Queries of a head.", SHAPE, at_least=1)
+    seq_len_k: int | None = option(None, "Keys of a head; by default as many as queries.", SHAPE, at_least=1)
+    head_dim: int = option(64, "Elements of a query and a key.", SHAPE, at_least=1)
+    head_dim_kv: int | None = option(None, "Elements of a value; by default as many as of a key.", SHAPE, at_least=1)
+    causal: bool = option(False, "Each query attends to keys up to its own position only.", SHAPE)
+    dtype: Half = option(Half.FLOAT16, "Element type: float16 or bfloat16.", SHAPE)
+    tuner: str = option(
+        "schedule",
+        "{choices}. Those of 'tune kernel' search over random keys.",
+        SEARCH,
+        choices=_tuners,
+    )
+    trials: int = option(50, "At most this many schedules.", SEARCH, at_least=1)
+    seconds: float | None = option(None, "Start no trial after this time.", SEARCH, above=0)
+    patience: int | None = option(None, "Stop after this many trials without a better one.", SEARCH, at_least=1)
+    seed: int = option(0, "Random seed of the tuner.", SEARCH)
+    schedule: Path | None = option(
+        None, "A schedule to start from: schedule_0003.txt or .json of a search.", SEARCH, metavar="FILE"
+    )
+    interval: int | None = option(
+        None, "Keep to this interval at the start, in cycles of the model.", SEARCH, metavar="CYCLES"
+    )
+    rates: Path | None = option(
+        None, "Rates of the model that a measured search fitted: its rates.json.", SEARCH, metavar="FILE"
+    )
+    simulate: bool = option(False, "Simulate instead of measuring; needs no GPU, and every result says so.", WHERE)
+    plot: bool = option(False, "Draw the schedules before and after, and the convergence, as PNG.", OUTPUT)
+
+    def check(self) -> None:
+        """Raise `OptionError` for options that contradict each other."""
+        super().check()
+        catalogue.check(self.tuner, OWN_TUNERS)
+        if self.schedule is not None and self.interval is not None:
+            raise OptionError("`schedule` has an interval of its own", "leave `interval` out")
+        if self.plot:
+            require_extra("`plot`", "matplotlib", "plots")
+
+
+class ScheduleOptimizer:
+    """Searches the schedules of one attention problem. Raises `OptionError` for sizes that the kernel cannot have."""
+
+    def __init__(self, config: AttentionConfig) -> None:
+        self.config = config
+        self.shape = AttentionShape(
+            config.batch_size,
+            config.num_heads,
+            config.num_kv_heads or config.num_heads,
+            config.seq_len_q,
+            config.seq_len_k or config.seq_len_q,
+            config.head_dim,
+            config.head_dim_kv or config.head_dim,
+            config.causal,
+        )
+        self.rates = read_rates(config.rates) if config.rates is not None else Rates()
+        self.space = self._space_at(self.rates)
+        self.folder = config.results / "attention_tuning" / self._name()
+
+    def _space_at(self, rates: Rates) -> ScheduleSpace:
+        tiles = self.shape.tiles(of_one_loop=self.config.simulate)
+        return ScheduleSpace(lambda tiles: attention_graph(self.shape, tiles, rates), tiles)
+
+    def _name(self) -> str:
+        """A name that the same problem always gets, so that a search resumes."""
+        s, kind = self.shape, self.config.dtype.value
+        sizes = f"b{s.batch}_h{s.heads}_kv{s.kv_heads}_q{s.seq_len_q}_k{s.seq_len_k}_d{s.head_dim}_v{s.head_dim_kv}"
+        causal = "_causal" if s.causal else ""
+        how = "simulated" if self.config.simulate else "measured"
+        return f"tune_{sizes}{causal}_{kind}_{self.config.tuner}_{how}"
+
+    def optimize(
+        self, max_iterations: int | None = None, max_no_improvement: int | None = None, verbose: bool = False
+    ) -> ScheduleResult:
+        """Search, write the folder, and return the best schedule.
+
+        The arguments replace `trials` and `patience`; `verbose` logs each trial (level INFO) where the config has no
+        `on_event`. Raises `DeviceError` without a GPU, unless it is simulated, and `ScheduleError` for a file that is
+        no schedule of this kernel.
+        """
+        config = self.config
+        if max_iterations is not None:
+            config = replace(config, trials=max_iterations)
+        if max_no_improvement is not None:
+            config = replace(config, patience=max_no_improvement)
+        return self._run(config, config.on_event or (log_trials if verbose else ignore))
+
+    def run(self, emit: Emit) -> ScheduleResult:
+        """Search as `optimize` does, and tell of it."""
+        return self._run(self.config, emit)
+
+    def _run(self, config: AttentionConfig, emit: Emit) -> ScheduleResult:
+        start = self.start(config)
+        job, device = self.job(config)
+        if not config.resume:
+            set_aside(self.folder / "journal.jsonl")
+            for path in [path for pattern in WRITTEN for path in self.folder.glob(pattern)]:
+                path.unlink()
+        folder = TuningFolder(self.folder, self.space)
+        with Journal(self.folder / "journal.jsonl") as journal, _evaluator(self, config, device) as evaluator:
+            same_run(journal, job, config.tuner)
+            # The configs that the climb asks for depend on its seed. The journal gives it the known ones.
+            tuner = self.tuner(config, start)
+            budget = Budget(trials=config.trials, seconds=config.seconds)
+            watch = partial(_keep_in_step, folder, config.simulate, emit)
+            search = Search(
+                job.problem, job.kernel, self.space, tuner, evaluator, journal, budget, watch, config.patience
+            )
+            folder.note(f"searching {self._name()} from {start}")
+            if not config.simulate:
+                folder.note(NO_TRACES)
+                emit(Note(NO_TRACES))
+            try:
+                found = search.run()
+            except BaseException:
+                folder.write()
+                raise
+            finally:
+                emit(Finished())
+        return self._finish(config, job, found, folder)
+
+    def _finish(self, config: AttentionConfig, job: Job, found: Found, folder: TuningFolder) -> ScheduleResult:
+        result = ScheduleResult(self.space, job, found, folder)
+        kernel = None
+        if result.faster:
+            kernel = str(result.kernel_path)
+            result.write_kernel()
+        for number, evaluation in enumerate(folder.improvements if config.simulate else ()):
+            result.write_trace(folder.path / "traces" / f"trace_{number:04d}.json", evaluation, self.loop)
+        if config.plot:
+            result.plot(self.loop)
+        folder.finish(result.best, found.start, stopped=found.stopped, kernel=kernel)
+        if not result.simulated:
+            with contextlib.suppress(OptionError):  # too few schedules
+                rates, error = self.fit(found.evaluations)
+                count = sum(e.latency_ms is not None for e in found.evaluations)
+                write_rates(folder.path / "rates.json", rates, error, min(count, MOST), job.label)
+        return result
+
+    def loop(self, config: Config) -> SimulatedLoop | str:
+        """Return the simulator's loop of a config at this problem's sizes, or why it cannot be built."""
+        return self._loop_at(self.rates, self.space, config)
+
+    def _loop_at(self, rates: Rates, space: ScheduleSpace, config: Config) -> SimulatedLoop | str:
+        tiles = space.tiles_of(config)
+        loop = loop_in(space, config, self.shape.iterations(tiles))
+        if isinstance(loop, str):
+            return loop
+        rounds, cycle_us = self.shape.rounds(tiles, rates), CLOCKS / rates.clock_ghz / 1e3
+        return replace(loop, rounds=rounds, cycle_us=cycle_us, overhead=OVERHEAD)
+
+    def fit(self, measured: Sequence[Evaluation]) -> tuple[Rates, float]:
+        """Return the model's rates fitted to measured schedules of this problem, and the error; see `fit_rates`."""
+        spaces: dict[Rates, ScheduleSpace] = {}
+
+        def predict(rates: Rates, config: Config) -> float | None:
+            if rates not in spaces:
+                spaces.clear()
+                spaces[rates] = self._space_at(rates)
+            loop = self._loop_at(rates, spaces[rates], config)
+            return None if isinstance(loop, str) else simulated_ms(loop)
+
+        return fit_rates(measured, predict, self.rates)
+
+    def start(self, config: AttentionConfig) -> Config:
+        """Return the start schedule: the given one, the hand-written one, or the sequential one."""
+        if config.schedule is not None:
+            return load_schedule(config.schedule, self.space)
+        tiles = self.space.some_tiles
+        graph = self.space.graph(tiles)
+        if config.interval is None:
+            # Without warp roles, for which not every head dimension leaves room, the hand-written order is meaningless.
+            by_hand = schedule_in_order(graph, BY_HAND) if graph.roles else None
+            return self.space.config(tiles, *(by_hand or graph.sequential()))
+        require_interval(graph, config.interval)
+        found = modulo_schedule(graph, config.interval)
+        built = aligned(graph, found, config.interval) if found else None
+        if built is None:
+            more = shortest_schedule(graph, least=config.interval)[1]
+            raise OptionError(
+                f"no schedule of `interval` {config.interval} was found that can be built", f"there is one of {more}"
+            )
+        return self.space.config(tiles, built, config.interval)
+
+    def tuner(self, config: AttentionConfig, start: Config) -> Tuner:
+        """Return the tuner of a config. It asks for `start` first, then for `start` with other launch orders."""
+        first = [start, *self._changed(start)]
+        if config.tuner in OWN_TUNERS:
+            return ScheduleClimb(self.space, config.seed, first, greedy=config.tuner == "schedule")
+        chosen = catalogue.create_tuner(config.tuner, key_space(self.space), config.seed)
+        return RandomKeys(chosen, self.space, config.seed, first)
+
+    def _changed(self, start: Config) -> list[Config]:
+        """Return the start with what no schedule of the model leads to."""
+        changed = (Config({**start, **change}) for change in self.shape.first_changes())
+        return [config for config in changed if config in self.space]
+
+    def job(self, config: AttentionConfig) -> tuple[Job, str]:
+        """Return the kernel and the problem at these sizes, and the device."""
+        kernel: PythonKernel = KernelFile(KERNEL, "attention").read()
+        s = self.shape
+        sizes = {
+            "batch_size": s.batch, "heads": s.heads, "kv_heads": s.kv_heads, "seq_len_q": s.seq_len_q,
+            "seq_len_k": s.seq_len_k, "head_dim": s.head_dim, "head_dim_kv": s.head_dim_kv, "causal": s.causal,
+            "dtype": config.dtype.value,
+        }  # fmt: skip
+        problem = find_problem(str(PROBLEM)).read().resized("given", sizes)
+        if config.simulate:
+            # Times at other rates cannot be compared: as if they were another device's.
+            return Job(kernel, problem, CPU, str(KERNEL), where=f"simulated at {self.rates}"), CPU
+        device = choose_device(config)
+        if Target.of_device(device) is not Target.CUDA:
+            raise DeviceError("schedules are measured on a GPU, and there is none", "use `simulate`")
+        return Job(kernel, problem, device, str(KERNEL)), device
+
+
+@contextlib.contextmanager
+def _evaluator(optimizer: ScheduleOptimizer, config: AttentionConfig, device: str) -> Iterator[Evaluator]:
+    if config.simulate:
+        yield SimulatedEvaluator(optimizer.loop)
+        return
+    adaptive = config.tuner in OWN_TUNERS or catalogue.adaptive(config.tuner)
+    settings = settings_of(STRICT, Settings(limits=Limits(compile_s=COMPILE_S)))
+    with contextlib.ExitStack() as stack:
+        yield at_workloads(partial(search_evaluator, [device], None, adaptive, settings), stack)
+
+
+def tune_attention(config: AttentionConfig) -> tuple[dict[str, int], float]:
+    """Search schedules of the attention kernel; return the best schedule and its latency in seconds.
+
+    The schedule has a cycle for each operation. Raises `OptionError` where no schedule was correct.
+    """
+    result = ScheduleOptimizer(config).optimize()
+    if result.best is None:
+        first = next((e.message for e in result.found.evaluations if e.message), result.found.stopped)
+        raise OptionError(f"no schedule was correct: {first}", f"see {result.folder.path}")
+    return result.schedule, result.latency
+
+
+def _keep_in_step(folder: TuningFolder, simulated: bool, emit: Emit, event: Event) -> None:
+    """Write a trial into the folder, and pass the event on.
+
+    Finalists of a simulation are skipped: nothing is measured.
+    """
+    if isinstance(event, TrialDone) and folder.add(event.evaluation):
+        folder.write()
+    if not (simulated and isinstance(event, FinalsStarted)):
+        emit(event)
+
+
+def log_trials(event: Event) -> None:
+    """Log every trial, at level INFO."""
+    if isinstance(event, TrialDone):
+        evaluation = event.evaluation
+        latency = f"{evaluation.latency_ms:.4f} ms" if evaluation.latency_ms else evaluation.message
+        _log.info("trial %d, %s: %s", event.number, evaluation.status, latency)

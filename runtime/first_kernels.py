@@ -1,0 +1,232 @@
+"""First kernels: the start of `optimize` for problems without a kernel.
+
+On a GPU torch.compile's Triton code and structures give one each, screened side by side. A language model, if there is
+one, writes another. The fastest correct kernel is the start; a beam with room expands the second best, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..agent.proposer import NoKernelError, RunEndedError
+from ..core import (
+    Config,
+    Evaluation,
+    Journal,
+    Kernel,
+    KernelError,
+    OptionError,
+    ProblemError,
+    PythonKernel,
+    TorchProblem,
+    Trial,
+)
+from ..core.events import Emit, Note, working
+from ..core.files import write_whole
+from ..core.language import of_backend
+from ..core.text import first_line
+from ..corpus import find_kernel, find_problem
+from ..corpus.functions.target import is_function
+from ..evaluators.local import LocalEvaluator
+from ..evaluators.settings import Convolutions, SearchSettings
+from .devices import CPU
+from .jobs import at_workload, choose_backend
+from .options.groups import Backend, ProblemOptions
+
+if TYPE_CHECKING:
+    from ..agent.program.first_kernel import FirstKernelWriter
+
+ATTEMPTS = 3
+"""Maximum number of kernels that a model writes until one is correct."""
+INSTEAD = "write a kernel file for it (docs/kernels.md), and name that"
+Writing = contextlib.AbstractContextManager["FirstKernelWriter"]
+
+
+@dataclass(frozen=True)
+class OpenProblem:
+    """A problem without a kernel, and the backend of its first one."""
+
+    problem: TorchProblem
+    backend: str
+    device: str
+
+
+def open_problem(options: ProblemOptions, reference: str, device: str, model: bool) -> OpenProblem | None:
+    """Return the problem that a reference names, at the requested sizes, where there is no kernel for it; else None.
+
+    `model` says whether a language model can write a kernel. Raises `KernelError` for a reference that names neither
+    kernel nor problem, and `OptionError` where no first kernel can be made.
+    """
+    if is_function(reference):
+        return None
+    try:
+        find_kernel(reference, choose_backend(options, device), options.dataset)
+        return None
+    except KernelError as missing:
+        try:
+            problem = find_problem(options.problem or reference, options.dataset).read()
+        except ProblemError as unknown:
+            raise unknown if reference == options.problem else missing from None
+    backend = options.backend or (choose_backend(options, device) if device == CPU else Backend.TRITON)
+    _, target = of_backend(backend)
+    if not model and (device == CPU or backend != Backend.TRITON):
+        raise OptionError(
+            f"{problem.id} has no {backend} kernel, and a first one is made of torch.compile's Triton code for a GPU, "
+            "or written by a language model",
+            f"name one with `model`, or {INSTEAD}",
+        )
+    return OpenProblem(at_workload(problem, target, device, options.workload), str(backend), device)
+
+
+def first_kernels_of(
+    task: OpenProblem,
+    evaluator: LocalEvaluator,
+    writing: Writing | None,
+    path: Path,
+    resume: bool,
+    emit: Emit,
+) -> list[Kernel]:
+    """Make the two best first kernels of a problem, the fastest first, and write them; the first one to `path`.
+
+    A resumed run reads them there. `writing` opens a language model's writer. Raises `KernelError`, with the reasons,
+    where no kernel comes of it.
+    """
+    second = path.with_stem(f"{path.stem}_2")
+    if resume and path.exists():
+        return [PythonKernel.parse(item.read_text(), str(item)) for item in (path, second) if item.exists()]
+    found: list[tuple[Kernel, Evaluation | None]] = []
+    reasons: list[str] = []
+    if task.device != CPU and task.backend == Backend.TRITON:
+        starts = []
+        for origin, make in (("torch.compile's code gives", _of_compiler), ("structures give", _of_structures)):
+            made = make(task.problem, evaluator, emit)
+            if isinstance(made, str):
+                reasons.append(f"{origin} none: {made}")
+            else:
+                starts.append(made)
+        found += [(kernel, None) for kernel in _best_of_each(task.problem, starts, evaluator, emit)]
+    trials = path.with_name(f"{path.stem}_trials.jsonl")
+    if not resume:
+        for earlier in (trials, second):
+            earlier.unlink(missing_ok=True)
+    if writing is not None:
+        with writing as writer, Journal(trials) as journal:
+            written = _of_model(task, evaluator, writer, journal, emit)
+        if isinstance(written, str):
+            reasons.append(f"the model's attempts failed: {written}")
+        else:
+            found.append(written)
+    if not found:
+        raise KernelError(f"{task.problem.id} has no {task.backend} kernel, and {'; '.join(reasons)}; {INSTEAD}")
+    kernels = [kernel for kernel, _ in found]
+    if len(found) > 1 and writing is not None:
+        kernels = _fastest_first(task.problem, found, evaluator)
+    # The start comes last: with it, a resumed run knows that all are there.
+    for kernel, file in reversed(list(zip(kernels, (path, second), strict=False))):
+        write_whole(file, kernel.source, "choose another folder with `results`")
+        emit(Note(f"first kernel: {file}"))
+    return kernels
+
+
+def _of_compiler(problem: TorchProblem, evaluator: LocalEvaluator, emit: Emit) -> list[PythonKernel] | str:
+    """Return variants of a kernel made of torch.compile's code, or why there is none."""
+    from ..agent.first_kernels.wrapper import CONVOLUTION
+
+    with working(emit, f"{problem.id} has no kernel: torch.compile writes one"):
+        convolutions = evaluator.settings.convolutions
+        made = _made(problem, evaluator, convolutions)
+        if isinstance(made, str) or convolutions is not Convolutions.LIBRARY or CONVOLUTION not in made[0].source:
+            return made
+        best = _correct(problem, made, evaluator)
+        if best:
+            return best[:1]
+        # In other layouts than the reference's the library's convolutions may be less exact.
+        other = _made(problem, evaluator, Convolutions.LIBRARY_AS_GIVEN)
+        return made[:1] if isinstance(other, str) else other[:1]
+
+
+def _of_structures(problem: TorchProblem, evaluator: LocalEvaluator, emit: Emit) -> list[PythonKernel] | str:
+    """Return variants of a kernel made of structures, or why there is none."""
+    from ..agent.first_kernels.variants import variants_of_graph
+
+    with working(emit, f"{problem.id} has no kernel: structures are fitted to its operators"):
+        return variants_of_graph(problem, evaluator.operator_graph(problem))
+
+
+def _best_of_each(
+    problem: TorchProblem, starts: Sequence[Sequence[PythonKernel]], evaluator: LocalEvaluator, emit: Emit
+) -> list[PythonKernel]:
+    """Return the best variant of each start, the fastest first; the first variant of all if none is correct."""
+    every = [kernel for variants in starts for kernel in variants]
+    with working(emit, f"{problem.id}: {len(every)} first kernels are screened"):
+        ranked = _correct(problem, every, evaluator) if len(every) > 1 else every
+    best = (next((kernel for kernel in ranked if kernel in variants), None) for variants in starts)
+    return sorted(filter(None, best), key=ranked.index) or every[:1]
+
+
+def _made(problem: TorchProblem, evaluator: LocalEvaluator, convolutions: Convolutions) -> list[PythonKernel] | str:
+    """Return variants of the kernel of the compiler's code with such convolutions, or why there is none."""
+    from ..agent.first_kernels.variants import variants_of_code
+
+    return variants_of_code(problem, evaluator.generated_code(problem, convolutions))
+
+
+def _correct(problem: TorchProblem, variants: Sequence[PythonKernel], evaluator: LocalEvaluator) -> list[PythonKernel]:
+    """Return the variants that a quick evaluation finds correct, the fastest first."""
+    quick = evaluator.beside(evaluator.settings.searching(SearchSettings()))
+    seen = enumerate(quick.screen(problem, variants))
+    times = [(found.latency_ms, number) for number, found in seen if found.latency_ms is not None]
+    return [variants[number] for _, number in sorted(times)]
+
+
+def _of_model(
+    task: OpenProblem, evaluator: LocalEvaluator, writer: FirstKernelWriter, journal: Journal, emit: Emit
+) -> tuple[Kernel, Evaluation] | str:
+    """Return a model's first correct kernel with its evaluation, or the failure of its last one.
+
+    The journal keeps the evaluations: after a resumption the model is asked the same again.
+    """
+    known = {trial.evaluation.kernel_digest: trial.evaluation for trial in journal.of(Trial)}
+    profile, why = evaluator.profile(task.problem), ""
+    failed: list[tuple[Kernel | None, Evaluation | str]] = []
+    for number in range(1, ATTEMPTS + 1):
+        try:
+            with working(emit, f"{task.problem.id}: the model writes a first kernel, attempt {number}"):
+                kernel = writer.write(task.problem, profile, *of_backend(task.backend), failed)
+        except NoKernelError as reason:
+            failed.append((None, str(reason)))
+            why = str(reason)
+            continue
+        except RunEndedError as reason:
+            return str(reason)
+        evaluation = known.get(kernel.digest) or _evaluated(task.problem, kernel, evaluator)
+        if kernel.digest not in known:
+            journal.append(Trial(origin="first kernel", evaluation=evaluation, seconds=sum(evaluation.stages.values())))
+        if evaluation.ok:
+            return kernel, evaluation
+        failed.append((kernel, evaluation))
+        why = f"{evaluation.status}: {first_line(evaluation.message)}"
+        emit(Note(f"the model's first kernel, attempt {number}: {why}"))
+    return why
+
+
+def _fastest_first(
+    problem: TorchProblem, found: list[tuple[Kernel, Evaluation | None]], evaluator: LocalEvaluator
+) -> list[Kernel]:
+    """Return the timed kernels; if none is timed, the last one, which is known to be correct."""
+    judged = [(kernel, known or _evaluated(problem, kernel, evaluator)) for kernel, known in found]
+    timed = [
+        (evaluation.latency_ms, number)
+        for number, (_, evaluation) in enumerate(judged)
+        if evaluation.latency_ms is not None
+    ]
+    return [judged[number][0] for _, number in sorted(timed)] or [judged[-1][0]]
+
+
+def _evaluated(problem: TorchProblem, kernel: Kernel, evaluator: LocalEvaluator) -> Evaluation:
+    (evaluation,) = evaluator.evaluate(problem, kernel, [Config()])
+    return evaluation

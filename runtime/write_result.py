@@ -1,0 +1,227 @@
+"""Results back where they came from: a patch of the user's files, entries of Triton's cache, a dataset's Solution.
+
+A patch is a unified diff that applies with `git apply`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..core import Config, Evaluation, Evaluator, JointProblem, Kernel, KernelError, PythonKernel, TorchProblem
+from ..core.events import Emit, Note, Warned
+from ..core.file_locks import temporary_folder
+from ..core.files import write_whole
+from ..core.workload_rows import configs_by_workload
+from ..corpus.functions.constant_places import PlaceKey
+from ..corpus.functions.size_choices import PlaceValue
+from ..corpus.recorded import RecordedProblem, TraceDataset, solution_of
+from ..evaluators.sizes_in_scope import values_by_size
+from .jobs import Job
+from .options.groups import ReturnOptions
+from .triton_cache import enter_timings
+
+if TYPE_CHECKING:
+    from ..corpus.functions.translation import UserFunction
+
+AUTHOR = "kernelwright"
+NOTHING = "no speedup found; no patch written"
+
+
+@dataclass(frozen=True)
+class PatchDestination:
+    """Where a result is written in the user's own package."""
+
+    patch: Path | None = None
+    """The file of a change for 'git apply'."""
+    triton_cache: bool = False
+    """Whether tuned configs are entered into Triton's cache on disk."""
+
+    @classmethod
+    def of(cls, options: ReturnOptions, job: Job) -> PatchDestination | None:
+        """Return the requested destination; None if the kernel is no function, or nothing is requested."""
+        way = cls(options.patch, options.triton_cache)
+        return way if job.function is not None and way != cls() else None
+
+
+def write_result(
+    way: PatchDestination,
+    job: Job,
+    kernel: Kernel,
+    best: Evaluation,
+    configs: Sequence[Config],
+    tried: Sequence[Evaluation],
+    evaluator: Evaluator,
+    emit: Emit,
+    compared: Sequence[Evaluation] = (),
+) -> Path | None:
+    """Write the result as requested. Return the patch, which is offered only if the patched package passes the check.
+
+    `best` has the config of the winner, `kernel` is bound to it, and `tried` are all evaluations of its code. `configs`
+    are for an autotuner (`select_autotune_configs`), and may help even if the winner is the original function. Without
+    an autotuner, of the configs in `compared` those that are faster at some workloads stand there by size.
+    Raises `KernelError` if the result cannot be mapped to the user's files.
+    """
+    function = job.function
+    assert function is not None and isinstance(kernel, PythonKernel)
+    own = function.kernel.declared_configs
+    # Only the user's own code runs for this, with other constants.
+    unchanged = same_but_config(job.kernel, kernel)
+    by_place, said = values_by_size(function, job.problem, best, compared) if unchanged else ({}, "")
+    if said:
+        emit(Note(said))
+    if kernel.digest == job.kernel.digest and not by_place and not (own and undeclared(configs[1:], own)):
+        emit(Note(NOTHING))
+        return None
+    files: dict[Path, str] = {}
+    if way.patch is not None:
+        autotuned = [*configs, *untried(own, [best, *tried])]
+        files = write_patch(way.patch, function, kernel, autotuned, evaluator, job.problem, by_place)
+        if not files:
+            emit(Note("the result differs from the function's files in nothing; the patch is empty"))
+    if way.triton_cache:
+        if not unchanged:
+            raise KernelError(
+                f"the result changes code of {function.target}, which must not run unread to reach Triton's cache; "
+                "apply its patch, and tune with `triton_cache` then"
+            )
+        entered = enter_timings(function, job.problem, [best, *tried], files)
+        emit(Note(f"entered into Triton's cache: {', '.join(map(str, entered))}"))
+    return way.patch
+
+
+def same_but_config(kernel: Kernel, bound: Kernel) -> bool:
+    """Return whether two kernels differ in the values of their parameters only."""
+    try:
+        return kernel.bind(bound.config).source == bound.source
+    except KernelError:
+        return False
+
+
+def save_solution(dataset: Path | None, job: Job, kernel: Kernel, best: Evaluation, emit: Emit) -> Path | None:
+    """Write a kernel as a Solution and return its path; None if the problem is not a recorded workload.
+
+    A language without a name in the dataset is a warning only, since the kernel file is written anyway.
+    """
+    judged = list(job.problem.members.values()) if isinstance(job.problem, JointProblem) else [job.problem]
+    recorded = all(isinstance(item, RecordedProblem) for item in judged)
+    if dataset is None or not recorded or not isinstance(kernel, PythonKernel):
+        return None
+    assert best.speedup is not None
+    traces = TraceDataset.read(dataset)
+    device = best.environment.get("device", job.label)
+    description = (
+        f"{best.speedup.ratio:.3f} times as fast as the reference on {device}, "
+        f"for the Workload{'s' if len(judged) > 1 else ''} {', '.join(item.workload for item in judged)}; "
+        f"made from {job.kernel.name}"
+    )
+    try:
+        definition = traces.definitions[job.problem.id]
+        return traces.add_solution(
+            solution_of(kernel, definition, AUTHOR, device, description, traces.is_sol(definition.name))
+        )
+    except KernelError as error:
+        emit(Warned(f"no Solution is written: {error}"))
+        return None
+
+
+def write_patch(
+    path: Path,
+    function: UserFunction,
+    kernel: PythonKernel,
+    configs: Sequence[Config],
+    evaluator: Evaluator | None = None,
+    problem: TorchProblem | None = None,
+    by_place: Mapping[PlaceKey, PlaceValue] | None = None,
+) -> dict[Path, str]:
+    """Write the patch for a kernel that was made of the function; return the new texts of the files that it changes.
+
+    It is first tried on copies of the files, and the `evaluator` checks the patched package at the problem's workloads,
+    by default all. Raises `KernelError` if the result cannot be mapped to the user's files, if these have changed since
+    they were read, or if the check fails.
+    """
+    from ..corpus.functions import patched, putting_back  # most commands need neither
+
+    files = putting_back.put_back(function, kernel, configs, by_place)
+    root = _root(function.target.path, function.target.place.folder)
+    text = "".join(_diff(file.relative_to(root).as_posix(), file, new) for file, new in files.items())
+    _try(text, root, files)
+    if files and evaluator is not None:
+        patched.require_correct(function, problem or function.problem, evaluator, files)
+    write_whole(path, text, "choose another `patch`")
+    return files
+
+
+def select_autotune_configs(
+    best: Evaluation, evaluations: Sequence[Evaluation], keys: Mapping[str, str]
+) -> list[Config]:
+    """Return the configs for an autotuner: the best one, and configs that are faster at some workloads.
+
+    An autotuner chooses one config for all workloads with equal `keys`. A config is taken only if it is faster there by
+    more than noise.
+    """
+    return list(dict.fromkeys([Config(best.config), *configs_by_workload(best, evaluations, keys).values()]))
+
+
+def undeclared(configs: Sequence[Config], declared: Sequence[Config]) -> list[Config]:
+    """Return the configs that are none of the user's own."""
+    return [config for config in configs if not any(_agrees(config, own) for own in declared)]
+
+
+def untried(declared: Sequence[Config], evaluations: Sequence[Evaluation]) -> list[Config]:
+    """Return the user's own configs that were not measured: an autotuner may find one of them faster."""
+    return [
+        item
+        for item in declared
+        if not any(_agrees(item, Config(other.config)) for other in evaluations if other.config)
+    ]
+
+
+def _agrees(first: Config, second: Config) -> bool:
+    """Return whether `first` has all values of `second`."""
+    return all(first.get(name) == value for name, value in second.items())
+
+
+def _root(path: Path, imported_from: Path) -> Path:
+    """Return the root of a file's work tree; without one, the folder that its package is imported from."""
+    return next((folder for folder in path.parents if (folder / ".git").exists()), imported_from)
+
+
+def _diff(name: str, file: Path, after: str) -> str:
+    before = file.read_bytes().decode()  # with its own ends of lines
+    lines = difflib.unified_diff(_lines(before), _lines(after, before), f"a/{name}", f"b/{name}")
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def _lines(text: str, like: str = "") -> list[str]:
+    """Split at newlines only, as git does; with `\\r\\n` between the lines where another text has them."""
+    if "\r\n" in like:
+        text = text.replace("\n", "\r\n")
+    parts = text.split("\n")
+    return [f"{part}\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
+
+
+def _try(text: str, root: Path, files: Mapping[Path, str]) -> None:
+    """Apply the patch to copies of the files, if git is installed."""
+    git = shutil.which("git")
+    if git is None or not text:
+        return
+    with temporary_folder("kernelwright-patch-") as folder:
+        for file in files:
+            copy = folder / file.relative_to(root)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, copy)
+        # Outside of a work tree, whatever surrounds the temporary folder.
+        environment = {"GIT_CEILING_DIRECTORIES": str(folder.parent), "PATH": str(Path(git).parent)}
+        command = [git, "apply", "-"]
+        run = subprocess.run(command, input=text.encode(), cwd=folder, env=environment, capture_output=True)
+        for file, new in files.items():
+            copy = folder / file.relative_to(root)
+            if run.returncode != 0 or copy.read_text() != new:
+                why = run.stderr.decode().strip().splitlines()
+                raise KernelError(f"the patch of {file} does not apply ({why[0] if why else 'with another result'})")

@@ -1,0 +1,85 @@
+"""The list of functions of public packages: references and inputs are there, short, and agree with themselves."""
+
+from __future__ import annotations
+
+import importlib.util
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+def _loaded(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
+    assert spec and spec.loader
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(BENCHMARKS))
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(BENCHMARKS))
+    return module
+
+
+functions, call = _loaded("real_functions"), _loaded("real_function_call")
+ENTRIES, PACKAGES = functions.entries_and_packages()
+
+
+def test_the_list_covers_what_is_asked() -> None:
+    names = [entry.name for entry in ENTRIES]
+    assert len(set(names)) == len(names) >= 60
+    assert len({entry.package for entry in ENTRIES}) >= 10
+    assert sum(entry.package == "vllm" for entry in ENTRIES) >= 43
+    assert {entry.package for entry in ENTRIES} == set(PACKAGES)
+    assert statistics.median(entry.lines for entry in ENTRIES) <= 8
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+def test_each_reference_takes_its_small_inputs(entry: functions.Entry) -> None:  # type: ignore[name-defined]
+    reference, inputs = (call.loaded(entry.file, name) for name in (entry.reference, entry.inputs))
+    torch.manual_seed(0)
+    arguments = inputs(0, **entry.small)
+    copies = [call.copied(argument) for argument in arguments]
+    result = reference(*copies)
+    written = [
+        place
+        for place, (before, after) in enumerate(zip(arguments, copies, strict=True))
+        if isinstance(before, torch.Tensor) and not call.same(before, after)
+    ]
+    assert result is not None or written, "it returns nothing, and writes nothing"
+
+
+def test_results_that_differ_are_described() -> None:
+    ones = torch.ones(2, 3)
+    assert not call.differs(ones, ones + 1e-6, "result")
+    assert call.differs(ones, ones.half(), "result") == "result is float16[2, 3], expected float32[2, 3]"
+    assert "2 of 6 numbers differ, by up to 1" in call.differs(ones, ones + torch.eye(2, 3), "result")
+    assert call.differs((ones, None), (ones, 4), "result") == "result[1] is 4, expected None"
+    assert not call.differs(torch.tensor([7]), torch.tensor([8]), "result")
+
+
+@pytest.mark.parametrize(
+    ("code", "output", "expected"),
+    [
+        (0, '{"status": "ok"}', "correct"),
+        (1, '{"status": "wrong_value", "message": "differs"}', "wrong_value"),
+        (2, "", "refused"),
+    ],
+)
+def test_an_evaluation_has_one_outcome(code: int, output: str, expected: str) -> None:
+    ran = subprocess.CompletedProcess([], code, output, "error: no such function")
+    found = functions.outcome(ran)
+    assert found["outcome"] == expected
+    assert expected == "correct" or found["reason"]
+
+
+def test_a_wrong_result_is_judged_where_the_own_call_is_wrong_too() -> None:
+    assert functions.counts({"outcome": "wrong_value", "own": {"state": "differs"}})
+    assert not functions.counts({"outcome": "wrong_value", "own": {"state": "agrees"}})
+    assert not functions.counts({"outcome": "refused", "own": {"state": "agrees"}})

@@ -1,0 +1,303 @@
+"""compute-sanitizer on a replayed plan: a program in its place makes the call and writes a recorded report."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from kernelwright.core import Config, Evaluation, Kernel, PythonKernel, Status, TorchProblem
+from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.evaluators.pipeline.sanitizer import MOST_S, Sanitizer, tool_command
+from kernelwright.evaluators.sandbox import bubblewrap, landlock
+from kernelwright.evaluators.sandbox.containment import contain
+from kernelwright.evaluators.sandbox.places import Places
+from kernelwright.evaluators.settings import Sandbox, Settings
+from kernelwright.evaluators.workers.server_client import import_path
+from kernelwright.runtime.result import sanitizer_line
+
+from ...conftest import PROVING
+
+TOOL = """#!{python} -S
+import json, os, pathlib, subprocess, sys
+if "--version" in sys.argv:
+    sys.exit(print("Version {version} (build 39022338) (public-release)"))
+at = sys.argv.index({python!r})
+options = sys.argv[1:at]
+tool, log = (options[options.index(name) + 1] for name in ("--tool", "--log-file"))
+with open({noted!r} if os.path.isdir(os.path.dirname({noted!r})) else "/dev/null", "a") as notes:
+    notes.write(json.dumps([tool, options, sys.argv[at:], json.load(open(sys.argv[-1]))]) + "\\n")
+report = {reports!r}.get(tool, {clean!r})
+if {calls!r}:
+    subprocess.run(sys.argv[at:])
+else:
+    reason = "RuntimeError: no device" if report == "refused" else None
+    pathlib.Path(json.load(open(sys.argv[-1]))["ended"]).write_text(json.dumps(dict(reason=reason)))
+text = "========= Error: Device not supported. Please refer to the documentation." if report == "refused" else report
+if report == "hangs":
+    subprocess.run(["sh", "-c", "echo $$ > " + {noted!r} + ".pid; sleep 60; true"])
+pathlib.Path(log).write_text("========= COMPUTE-SANITIZER\\n" + text)
+"""
+CLEAN = "========= ERROR SUMMARY: 0 errors\n"
+BEHIND = """========= Invalid __global__ write of size 4 bytes
+=========     at KERNEL+0x90 in kernel.py:12
+=========     by thread (0,0,0) in block (3,0,0)
+=========     Address 0x710fdc800400 is out of bounds
+=========
+========= ERROR SUMMARY: 1 error
+"""
+NOTHING = dict.fromkeys(("memcheck", "initcheck", "racecheck"), "clean")
+
+
+class OnCpu(Sanitizer):
+    """Runs the tools on kernels for a CPU, too."""
+
+    def watches(self, device: str) -> bool:
+        return True
+
+
+class Bench:
+    """An evaluator of which final checks use the tool in the folder, if there is one."""
+
+    def __init__(self, folder: Path, sandbox: Sandbox, most_s: float = MOST_S) -> None:
+        self.noted = folder / "noted.jsonl"
+        self._tool = folder / "compute-sanitizer"
+        self.evaluator = LocalEvaluator("cpu", replace(PROVING, sanitize=True, sandbox=sandbox))
+        self._most_s = most_s
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget what the tools said."""
+        processes = self.evaluator.processes
+        processes.sanitizer = OnCpu(processes.apart, PROVING.limits, self._most_s)
+
+    def tool(self, calls: bool = False, version: str = "2026.4.0.0", **reports: str) -> None:
+        """Put a program in the place of compute-sanitizer that reports so, and makes the call, or says that it did."""
+        made = {"python": sys.executable, "calls": calls, "version": version, "noted": str(self.noted), "clean": CLEAN}
+        text = TOOL.format(**made, reports=reports)
+        self._tool.write_text(text)
+        self._tool.chmod(self._tool.stat().st_mode | stat.S_IXUSR)
+
+    def runs(self) -> list[list]:
+        """What the program was asked: tool, options, the command of the call, and its request."""
+        return [json.loads(line) for line in self.noted.read_text().splitlines()] if self.noted.exists() else []
+
+    def found(self, problem: TorchProblem, kernel: Kernel) -> Evaluation:
+        (found,) = self.evaluator.evaluate(problem, kernel, [Config()])
+        return found
+
+
+def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox, **options: float) -> Bench:
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    return Bench(folder, sandbox, **options)
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    made = opened(tmp_path, monkeypatch, Sandbox.NONE)
+    with made.evaluator:
+        yield made
+
+
+def test_all_tools_make_the_call_and_find_nothing(
+    bench: Bench, scale_problem: TorchProblem, scale_kernel: Kernel
+) -> None:
+    bench.tool(calls=True)
+    found = bench.found(scale_problem, scale_kernel)
+    assert (found.status, found.sanitizer) == (Status.OK, NOTHING), found.message
+    assert found.model_dump()["sanitizer"] == found.metrics().to_json()["sanitizer"] == NOTHING
+    assert sanitizer_line(found) is None
+    assert sanitizer_line(found, all_of_it=True) == "compute-sanitizer: memcheck, initcheck, racecheck clean"
+    assert [run[0] for run in bench.runs()] == [*NOTHING]
+    assert "sanitizer" in found.stages
+    for tool, options, command, request in bench.runs():
+        assert command[-2].endswith("evaluators.replay.sanitized_call")
+        # Torch's kernels are watched by initcheck alone, where their writes count.
+        assert any(option.startswith("--kernel-name=kernel_name=") for option in options) == (tool != "initcheck")
+        assert request["rules"] is None and request["device"] == "cpu"
+        assert request["weights"]["names"] == ["weight"]
+        assert [value["dtype"] for value in request["inputs"]["values"]] == ["float32"]
+        assert not Path(request["plan"]).exists() and not Path(request["folder"]).exists(), "its files are removed"
+
+
+@pytest.mark.parametrize(
+    ("tool", "report", "rule"),
+    [
+        ("memcheck", BEHIND, "out-of-bounds"),
+        (
+            "initcheck",
+            BEHIND.replace("Invalid __global__ write", "Uninitialized __global__ memory read"),
+            "uninitialized-read",
+        ),
+        (
+            "racecheck",
+            "========= Error: Race reported between Write access at KERNEL+0x90 in kernel.cu:41\n"
+            "=========     and Read access at KERNEL+0x100 in kernel.cu:51 [508 hazards]\n"
+            "========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)\n",
+            "shared-memory-race",
+        ),
+    ],
+)
+def test_what_a_tool_finds_rejects_the_kernel(
+    bench: Bench, scale_problem: TorchProblem, scale_kernel: Kernel, tool: str, report: str, rule: str
+) -> None:
+    bench.tool(**{tool: report.replace("KERNEL", "scale_kernel")})
+    found = bench.found(scale_problem, scale_kernel)
+    assert found.status is Status.REJECTED and found.rejection is not None
+    assert (found.rejection.rule, found.rejection.where) == (rule, "scale_kernel")
+    assert f"compute-sanitizer's {tool}: " in found.message
+    assert found.speedup is None
+
+
+def test_the_next_best_wins_where_the_fastest_is_rejected(
+    bench: Bench, scale_problem: TorchProblem, scale_kernel: Kernel
+) -> None:
+    other = PythonKernel.parse(scale_kernel.source.replace("def scale(", "def slower("))
+    bench.tool(memcheck=BEHIND.replace("KERNEL", "slower_kernel"))
+    for kernels in ([scale_kernel, other], [other, scale_kernel]):
+        found = dict(
+            zip([kernel.digest for kernel in kernels], bench.evaluator.contest(scale_problem, kernels), strict=True)
+        )
+        judged = {digest: evaluation.sanitizer for digest, evaluation in found.items() if evaluation.sanitizer}
+        statuses = found[scale_kernel.digest].status, found[other.digest].status
+        # Whichever is the faster is looked at, and the other one only where that is rejected.
+        assert statuses[0] is Status.OK
+        assert statuses[1] is Status.REJECTED or judged == {scale_kernel.digest: NOTHING}
+        assert statuses[1] is Status.OK or judged == {scale_kernel.digest: NOTHING}
+
+
+def test_the_fastest_of_several_configs_is_looked_at(
+    bench: Bench, scale_problem: TorchProblem, scale_kernel: Kernel
+) -> None:
+    bench.tool()
+    configs = [Config(), Config({"BLOCK": 4})]
+    found = bench.evaluator.compare(scale_problem, scale_kernel, configs)
+    fastest = min(found, key=lambda evaluation: evaluation.latency_ms or math.inf)
+    assert [evaluation.sanitizer for evaluation in found if evaluation is not fastest] == [
+        {}
+    ] and fastest.sanitizer == NOTHING
+    bench.forget()
+    bench.tool(memcheck=BEHIND.replace("KERNEL", "scale_kernel"))
+    found = bench.evaluator.compare(scale_problem, scale_kernel, configs)
+    assert [evaluation.status for evaluation in found] == [Status.REJECTED] * 2, "one after the other"
+
+
+def test_a_plan_is_looked_at_once(bench: Bench, scale_problem: TorchProblem, scale_kernel: Kernel) -> None:
+    bench.tool()
+    for _ in range(2):
+        assert bench.found(scale_problem, scale_kernel).sanitizer == NOTHING
+    assert len(bench.runs()) == 3
+
+
+def test_without_the_tool_the_result_says_so_and_is_otherwise_the_same(
+    bench: Bench, scale_problem: TorchProblem, scale_kernel: Kernel
+) -> None:
+    found = bench.found(scale_problem, scale_kernel)
+    assert found.status is Status.OK
+    told = "compute-sanitizer: memcheck, initcheck, racecheck not run: compute-sanitizer is not installed"
+    assert sanitizer_line(found) == told
+
+
+def test_a_device_that_the_tool_refuses(bench: Bench, scale_problem: TorchProblem, scale_kernel: Kernel) -> None:
+    bench.tool(memcheck="refused")
+    found = bench.found(scale_problem, scale_kernel)
+    assert found.status is Status.OK
+    told = "memcheck, initcheck, racecheck not run: compute-sanitizer does not support this device"
+    assert sanitizer_line(found) == f"compute-sanitizer: {told}"
+    assert len(bench.runs()) == 1, "the others are not tried"
+
+
+def test_a_tool_that_does_not_end_in_time_is_not_clean(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scale_problem: TorchProblem, scale_kernel: Kernel
+) -> None:
+    bench = opened(tmp_path, monkeypatch, Sandbox.NONE, most_s=8.0)
+    with bench.evaluator:
+        bench.tool(initcheck="hangs")
+        found = bench.found(scale_problem, scale_kernel)
+    assert found.status is Status.OK
+    assert found.sanitizer["memcheck"] == "clean"
+    assert all(found.sanitizer[tool].startswith("not finished: ") for tool in ("initcheck", "racecheck"))
+    assert [run[0] for run in bench.runs()] == ["memcheck", "initcheck"]
+    left = Path(f"{bench.noted}.pid").read_text().strip()
+    state = Path("/proc", left, "stat")
+    assert not state.exists() or state.read_text().split()[2] == "Z", "what it started is ended, too"
+
+
+def test_a_call_that_is_not_made_is_not_clean(
+    bench: Bench, scale_problem: TorchProblem, scale_kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.tool(calls=True)
+    monkeypatch.setattr("kernelwright.evaluators.pipeline.sanitizer.MEMORY", 0.01)
+    found = bench.found(scale_problem, scale_kernel)
+    assert found.status is Status.OK
+    assert all(said.startswith("not finished: ") for said in found.sanitizer.values()), found.sanitizer
+
+
+@pytest.mark.parametrize("sandbox", [Sandbox.LANDLOCK, Sandbox.BWRAP])
+def test_the_call_is_confined(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    scale_problem: TorchProblem,
+    scale_kernel: Kernel,
+    sandbox: Sandbox,
+) -> None:
+    if sandbox is Sandbox.LANDLOCK and not landlock.abi():
+        pytest.skip("this kernel has no Landlock")
+    if sandbox is Sandbox.BWRAP and (why := bubblewrap.obstacle(Places.of_this_process())) is not None:
+        pytest.skip(why)
+    bench = opened(tmp_path, monkeypatch, sandbox)
+    bench.noted = tmp_path / "notes" / "noted.jsonl"  # bubblewrap hides it
+    bench.noted.parent.mkdir()
+    with bench.evaluator:
+        bench.tool(calls=True)
+        found = bench.found(scale_problem, scale_kernel)
+    assert (found.status, found.sanitizer) == (Status.OK, NOTHING), found.sanitizer
+    if sandbox is Sandbox.LANDLOCK:
+        assert all(request["rules"]["files"] and request["rules"]["streams"] for *_, request in bench.runs())
+
+
+def test_the_process_that_makes_the_call_gives_up_what_it_may_not_read(tmp_path: Path) -> None:
+    if not landlock.abi():
+        pytest.skip("this kernel has no Landlock")
+    folder, hidden, packages = tmp_path / "own", tmp_path / "plan.json", tmp_path / "packages"
+    folder.mkdir()
+    hidden.write_text("{}")
+    packages.mkdir()
+    language = packages / "a_language.py"
+    language.write_text("open('imported', 'w').close()")
+    rules = contain(Sandbox.LANDLOCK, "cpu").rules([folder, language], [folder])
+    request = {"device": "cpu", "languages": ["a_language"], "memory_gib": 8, "file_gib": 1, "folder": str(folder)}
+    request |= {"rules": rules, "plan": str(hidden), "path": str(hidden), "ended": str(folder / "ended")}
+    (folder / "request").write_text(json.dumps(request))
+    command = [sys.executable, "-P", "-m", "kernelwright.evaluators.replay.sanitized_call", str(folder / "request")]
+    found = [*filter(None, [os.environ.get("PYTHONPATH")]), *import_path().values(), str(packages)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(found)}
+    subprocess.run(command, check=True, timeout=120, env=environment)
+    assert json.loads((folder / "ended").read_text())["reason"].startswith("PermissionError")
+    assert (folder / "imported").exists(), "packages of folders that are not readable as a whole are found"
+
+
+def test_it_is_asked_only_where_settings_say_so(
+    bench: Bench, scale_problem: TorchProblem, scale_kernel: Kernel
+) -> None:
+    bench.tool()
+    assert not Settings().sanitize and not replace(Settings(), sanitize=True).quick().sanitize
+    with bench.evaluator.beside(replace(bench.evaluator.settings, sanitize=False)) as other:
+        (found,) = other.evaluate(scale_problem, scale_kernel, [Config()])
+    assert found.status is Status.OK and not found.sanitizer and not bench.runs()
+    assert "sanitizer" not in found.model_dump()
+
+
+def test_options_of_the_tool() -> None:
+    command = tool_command("compute-sanitizer", "memcheck", Path("log"), ["one", "two"])
+    assert command[-2:] == ["--kernel-name=kernel_name=one", "--kernel-name=kernel_name=two"]
+    assert "--report-api-errors" not in tool_command("compute-sanitizer", "racecheck", Path("log"), ["one"])

@@ -1,0 +1,311 @@
+"""Problems without a kernel: what `optimize` begins with."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import lzma
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import kernelwright
+import pytest
+from kernelwright.agent.first_kernels.wrapper import CONVOLUTION
+from kernelwright.agent.models.prompt_file import reply_name
+from kernelwright.agent.proposer import RunEndedError
+from kernelwright.agent.rules.triton.split_precision import START
+from kernelwright.commands.optimize import Options as OptimizeOptions
+from kernelwright.core import (
+    Config,
+    Evaluation,
+    ExchangeRecord,
+    Kernel,
+    KernelError,
+    OptionError,
+    Problem,
+    ProblemError,
+    Profile,
+    PythonKernel,
+    Status,
+    TorchProblem,
+    read_journal,
+)
+from kernelwright.core.events import ignore
+from kernelwright.core.generated_code import GeneratedCode
+from kernelwright.core.operator_graph import OperatorGraph
+from kernelwright.evaluators.settings import AllowTorch, Convolutions, Precision, Settings
+from kernelwright.runtime.first_kernels import OpenProblem, first_kernels_of, open_problem
+from kernelwright.runtime.options.groups import Backend
+
+from ..cli.commands import kernelwright as run_command
+from ..conftest import SCALE_KERNEL, SCALE_PROBLEM
+from ..fakes import PROFILE, evaluation
+
+RECORDED = Path(__file__).parents[1] / "agent" / "first_kernels" / "inductor_h200.jsonl.xz"
+MODULE = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.relu(x) * 2
+
+
+def get_inputs():
+    return [torch.randn(64, 64)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+class Compiler:
+    """What is recorded of torch's compiler, and latencies that are made up, in the place of an evaluator."""
+
+    def __init__(self, name: str) -> None:
+        lines = lzma.decompress(RECORDED.read_bytes()).splitlines()
+        self._recorded = next(found for found in map(json.loads, lines) if found["id"] == name)
+        self.problem = TorchProblem(id=name, name=self._recorded["name"], source=self._recorded["reference"])
+        self.asked = 0
+        self.latencies: dict[str, float] = {}
+        self.settings = Settings()
+        self.quick: list[Kernel] = []
+        """Kernels that were only screened."""
+        self.screened_ms: dict[str, float] = {}
+        """By precision: of kernels that a quick evaluation finds correct."""
+        self.convolutions: list[Convolutions] = []
+        self.graph: OperatorGraph | str = "the reference writes to its weights"
+
+    def add_line(self, line: str) -> None:
+        """Add a line to the code's `call`, before its end."""
+        code = self._recorded["code"]
+        before, end, after = code["source"].partition("    return (buf")
+        assert end
+        self._recorded["code"] = {**code, "source": f"{before}    {line}\n{end}{after}"}
+
+    def beside(self, settings: Settings) -> Compiler:
+        assert settings.search is not None and replace(settings, search=None) == self.settings
+        return self
+
+    def screen(self, problem: Problem, kernels: Sequence[Kernel]) -> Iterator[Evaluation]:
+        self.quick += kernels
+        for kernel in kernels:
+            ms = self.screened_ms.get(str(kernel.config.get("PRECISION")))
+            wrong = Evaluation(status=Status.WRONG_VALUE, kernel_digest=kernel.digest, message="less exact")
+            yield wrong if ms is None else evaluation(kernel, Config(), ms)
+
+    def evaluate(self, problem: Problem, kernel: Kernel, configs: Sequence[Config]) -> Iterator[Evaluation]:
+        yield evaluation(kernel, configs[0], self.latencies[kernel.digest])
+
+    def profile(self, problem: Problem) -> Profile:
+        return PROFILE
+
+    def operator_graph(self, problem: Problem) -> OperatorGraph | str:
+        return self.graph
+
+    def generated_code(self, problem: Problem, convolutions: Convolutions) -> GeneratedCode | str:
+        self.asked += 1
+        self.convolutions.append(convolutions)
+        return GeneratedCode.model_validate(self._recorded["code"])
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text(MODULE)
+    return path
+
+
+def test_a_module_is_recognized_as_a_problem_without_a_kernel(module: Path) -> None:
+    found = open_problem(OptimizeOptions(str(module)), str(module), "cuda", model=False)
+    assert found is not None and found.problem.source == MODULE and found.backend == "triton"
+    named = OptimizeOptions(problem=str(module))
+    assert named.named == str(module) and open_problem(named, named.named, "cuda", model=False) == found
+    assert open_problem(OptimizeOptions("1_19"), "1_19", "cuda", model=False) is None
+    on_cpu = open_problem(named, named.named, "cpu", model=True)
+    assert on_cpu is not None and on_cpu.backend == "tilelang_cpu"
+
+
+def test_bad_input_is_one_line(module: Path) -> None:
+    with pytest.raises(OptionError, match=r"mine has no tilelang_cpu kernel.*or written by a language model"):
+        kernelwright.optimize(problem=str(module), device="cpu", model="rules")
+    with pytest.raises(KernelError, match="no tilelang_cpu kernel 'level2/2_27'"):
+        kernelwright.optimize("level2/2_27", device="cpu", model="rules")
+    with pytest.raises(OptionError, match="mine has no tilelang kernel"):
+        open_problem(OptimizeOptions(str(module), backend=Backend.TILELANG), str(module), "cuda", model=False)
+    with pytest.raises(ProblemError, match="no problem 'modle"):
+        kernelwright.optimize(problem="modle.py", device="cpu", model="rules")
+    with pytest.raises(OptionError, match="nothing to optimize is named"):
+        kernelwright.optimize(model="rules")
+
+
+def made_by(compiler: Compiler, path: Path, resume: bool, writer: Any = None) -> list[Kernel]:
+    task = OpenProblem(compiler.problem, "triton", "cuda")
+    writing = writer and contextlib.nullcontext(writer)
+    return first_kernels_of(task, compiler, writing, path, resume, ignore)  # type: ignore[arg-type]
+
+
+class Writer:
+    """A model that replies the same each time."""
+
+    def __init__(self, reply: Kernel | Exception) -> None:
+        self._reply = reply
+
+    def write(self, *_: object) -> Kernel:
+        if isinstance(self._reply, Exception):
+            raise self._reply
+        return self._reply
+
+
+def test_a_resumed_run_reads_the_first_kernel_of_before(tmp_path: Path) -> None:
+    compiler, path = Compiler("level2/2_12"), tmp_path / "first_kernel.py"
+    (made,), (again,) = made_by(compiler, path, resume=False), made_by(compiler, path, resume=True)
+    assert made.backend == "triton" and made.digest == again.digest and compiler.asked == 1
+
+
+def test_the_compilers_kernel_and_the_models_are_kept_the_faster_one_first(tmp_path: Path) -> None:
+    compiler, path = Compiler("level2/2_12"), tmp_path / "first_kernel.py"
+    (compiled,) = made_by(compiler, tmp_path / "alone.py", resume=False)
+    models = PythonKernel.parse(SCALE_KERNEL)
+    compiler.latencies = {compiled.digest: 4.0, models.digest: 3.0}
+    assert [kernel.digest for kernel in made_by(compiler, path, False, Writer(models))] == [
+        models.digest,
+        compiled.digest,
+    ]
+    again = made_by(compiler, path, resume=True, writer=Writer(models))
+    assert [kernel.source for kernel in again] == [models.source, compiled.source]
+    compiler.latencies[models.digest] = 5.0
+    assert made_by(compiler, path, False, Writer(models))[0].digest == compiled.digest
+
+
+def test_a_model_that_fails_leaves_the_compilers_kernel(tmp_path: Path) -> None:
+    compiler, path = Compiler("level2/2_12"), tmp_path / "first_kernel.py"
+    assert len(made_by(compiler, path, False, Writer(RunEndedError("the budget of 10 tokens is spent")))) == 1
+    with pytest.raises(KernelError, match=r"the model's attempts failed: the budget of 10 tokens is spent; write a"):
+        made_by(Compiler("level1/1_57"), path, False, Writer(RunEndedError("the budget of 10 tokens is spent")))
+
+
+@pytest.mark.parametrize(
+    ("screened_ms", "precision"),
+    [({"ieee": 2.0, START: 1.0}, START), ({"ieee": 1.0, START: 2.0}, "ieee"), ({"ieee": 1.0}, "ieee"), ({}, "ieee")],
+)
+def test_products_start_with_the_precision_that_is_correct_and_fast(
+    tmp_path: Path, screened_ms: dict[str, float], precision: str
+) -> None:
+    compiler = Compiler("level2/2_12")
+    compiler.screened_ms = screened_ms
+    (made,) = made_by(compiler, tmp_path / "first_kernel.py", resume=False)
+    assert [kernel.config["PRECISION"] for kernel in compiler.quick] == ["ieee", START]
+    assert made.config["PRECISION"] == precision
+    assert compiler.convolutions == [Convolutions.TEMPLATES]
+
+
+@pytest.mark.parametrize("correct", [True, False])
+def test_a_librarys_convolution_that_is_not_exact_enough_is_made_in_the_layout_of_the_reference(
+    tmp_path: Path, correct: bool
+) -> None:
+    compiler = Compiler("level1/1_39")
+    compiler.add_line(
+        "buf9 = extern_kernels.convolution(arg0_1, arg0_1, stride=(1, 1), padding=(0, 0), dilation=(1, 1), "
+        "transposed=False, output_padding=(0, 0), groups=1, bias=None)"
+    )
+    compiler.settings = Settings(precision=Precision.DEFAULT, allow_torch=AllowTorch.ALL)
+    compiler.screened_ms = {"None": 1.0} if correct else {}
+    (made,) = made_by(compiler, tmp_path / "first_kernel.py", resume=False)
+    assert CONVOLUTION in made.source and len(compiler.quick) == 1
+    again = [] if correct else [Convolutions.LIBRARY_AS_GIVEN]
+    assert compiler.convolutions == [Convolutions.LIBRARY, *again]
+
+
+def test_what_has_no_product_is_not_screened(tmp_path: Path) -> None:
+    compiler = Compiler("level1/1_39")
+    assert len(made_by(compiler, tmp_path / "first_kernel.py", resume=False)) == 1 and compiler.quick == []
+
+
+def test_what_cannot_be_made_says_which_operator_and_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "first_kernel.py"
+    with pytest.raises(KernelError, match=r"its library \(convolution\).*write a kernel file"):
+        made_by(Compiler("level1/1_57"), path, resume=False)
+    assert not path.exists()
+
+
+RELU = OperatorGraph.model_validate(
+    {
+        "values": [
+            {"name": "x", "operator": "input", "arguments": [0], "shapes": [[8, 64]], "dtypes": ["float32"]},
+            {
+                "name": "relu",
+                "operator": "aten.relu.default",
+                "arguments": [{"value": "x"}],
+                "shapes": [[8, 64]],
+                "dtypes": ["float32"],
+            },
+        ],
+        "outputs": ["relu"],
+        "form": "tensor",
+    }
+)
+
+
+def test_structures_and_the_compilers_kernel_are_screened_and_the_best_of_each_kept(tmp_path: Path) -> None:
+    compiler = Compiler("level2/2_12")
+    compiler.graph, compiler.screened_ms = RELU, {"ieee": 3.0, START: 2.0, "None": 1.0}
+    first, second = made_by(compiler, tmp_path / "first_kernel.py", resume=False)
+    assert len(compiler.quick) == 3, "two precisions of the compiler's, and the structure's"
+    assert "from structures (pointwise)" in first.source and second.config["PRECISION"] == START
+    compiler.screened_ms["None"] = 9.0
+    first, second = made_by(compiler, tmp_path / "first_kernel.py", resume=False)
+    assert first.config["PRECISION"] == START and "from structures (pointwise)" in second.source
+
+
+def test_a_structure_is_the_start_where_the_compiler_leaves_all_to_its_library(tmp_path: Path) -> None:
+    compiler = Compiler("level1/1_57")
+    compiler.graph = RELU
+    (made,) = made_by(compiler, tmp_path / "first_kernel.py", resume=False)
+    assert "from structures (pointwise)" in made.source and compiler.quick == []
+
+
+def replied(folder: Path, number: int, text: str) -> str:
+    """Write the reply to the newest prompt; return the prompt."""
+    prompts = sorted(path for path in folder.iterdir() if "reply" not in path.name)
+    assert len(prompts) == number, prompts
+    reply = folder / reply_name(prompts[-1].name)
+    reply.write_text(text)
+    os.utime(reply, (0, 0))  # a file that was just written may not be whole
+    return prompts[-1].read_text()
+
+
+def test_a_model_writes_the_first_kernel_and_repairs_it(tmp_path: Path) -> None:
+    # The result is timed beside torch.compile, whose compiler for CPUs takes half a minute to start.
+    eager = SCALE_PROBLEM.replace("    def forward", "    @torch.compiler.disable\n    def forward")
+    (tmp_path / "scale.py").write_text(eager)
+    command = ["optimize", "--problem", "scale.py", "--device", "cpu", "--sandbox", "none", "--workload", "cpu"]
+    command += ["--model", "files:chat", "--no-wait", "--max-trials", "1", "--rag-k", "0"]
+    assert run_command(*command, cwd=tmp_path).returncode == 75
+    first = replied(tmp_path / "chat", 1, f"```python\n{SCALE_KERNEL.replace('* W[j]', '+ W[j]')}```")
+    assert "self.weight = nn.Parameter" in first and "T.Kernel" in first and "operators of the reference: mul" in first
+    assert run_command(*command, "--resume", cwd=tmp_path).returncode == 75
+    second = replied(tmp_path / "chat", 2, f"```python\n{SCALE_KERNEL}```")
+    assert "wrong_value" in second and "+ W[j]" in second
+    ended = run_command(*command, "--resume", cwd=tmp_path)
+    assert ended.returncode in (0, 3), ended.stdout + ended.stderr
+    assert "target" not in ended.stdout + ended.stderr, "a module is optimized until nothing is left"
+    kernel = tmp_path / "results" / "multiturn_logs" / "first_kernel_scale_tilelang_cpu.py"
+    assert "* W[j]" in kernel.read_text()
+    transcript = read_journal(kernel.with_name("transcript_scale_tilelang_cpu.jsonl"))
+    assert [record.lane for record in transcript if isinstance(record, ExchangeRecord)].count("first") == 2
+
+
+@pytest.mark.gpu
+def test_a_module_alone_is_optimized(module: Path, tmp_path: Path) -> None:
+    result = kernelwright.optimize(
+        problem=str(module), workload=None, model="rules", max_iterations=1, results=tmp_path / "results"
+    )
+    assert result.job.backend == "triton" and result.verified, result.outcome.stopped
+    assert (tmp_path / "results" / "multiturn_logs" / "first_kernel_mine_triton.py").exists()
+    assert result.outcome.best.replay is not None and result.outcome.best.replay.replayed
