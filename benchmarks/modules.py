@@ -1,6 +1,7 @@
 """Thirty modules in bf16 as users have them: which have a start of structures, whether it is right, and how fast it is.
 
-    python benchmarks/modules.py [--cpu] [--only WORD] [--trials 60] [--output FILE.jsonl] [--resume]
+    python benchmarks/modules.py [--cpu] [--only WORD] [--shard 1/4] [--trials 60] [--baselines compile] [--output FILE.jsonl]
+        [--resume]
 
 The modules stand in benchmarks/modules. On a GPU each has its production sizes; the start of structures is timed beside
 eager PyTorch, torch.compile and torch.compile with max-autotune, and again after a search of `--trials` configs.
@@ -27,7 +28,7 @@ from kernelwright.corpus import find_problem
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.pipeline.processes import cores
 from kernelwright.evaluators.settings import AllowTorch, Sampling, SearchSettings, Settings
-from problem_rows import Rows
+from problem_rows import Rows, share_of
 
 MODULES = Path(__file__).with_name("modules")
 BASELINES = ("compile", "max-autotune")
@@ -77,20 +78,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cpu", action="store_true", help="small sizes in Triton's interpreter, without times")
     parser.add_argument("--only", default="", help="take modules whose name has this word")
+    parser.add_argument("--shard", default="1/1", metavar="K/N", help="one part of the modules, for several processes")
+    parser.add_argument("--baselines", default=",".join(BASELINES), help="what the starts are timed beside")
     parser.add_argument("--trials", type=int, default=60, help="0: no search")
     parser.add_argument("--output", type=Path, default=Path("modules.jsonl"))
     parser.add_argument("--resume", action="store_true", help="leave out what the output has")
     options = parser.parse_args()
     rows = Rows(options.output, options.resume)
     done = {row["id"] for row in rows.rows}
-    settings = SETTINGS if options.cpu else replace(SETTINGS, baselines=BASELINES)
+    settings = SETTINGS if options.cpu else replace(SETTINGS, baselines=tuple(options.baselines.split(",")))
     search = SearchSettings(compilers=max(1, cores() // 2), window=cores(), sampling=TRIAL)
     searching = replace(settings, sampling=Sampling(), search=search)
     with (
         LocalEvaluator("cpu" if options.cpu else "cuda", settings, cache_folder()) as evaluator,
         evaluator.beside(searching) as searcher,
     ):
-        for path in sorted(MODULES.glob("*.py")):
+        for path in share_of(sorted(MODULES.glob("*.py")), options.shard):
             if options.only in path.stem and path.stem not in done:
                 rows.add(row_of(path, evaluator, searcher, options))
                 print(json.dumps(rows.rows[-1])[:300], flush=True)
