@@ -1,7 +1,7 @@
 """Thirty modules in bf16 as users have them: which have a start of structures, whether it is right, and how fast it is.
 
-    python benchmarks/modules.py [--cpu] [--only WORD] [--shard 1/4] [--trials 60] [--baselines compile] [--output FILE.jsonl]
-        [--resume]
+    python benchmarks/modules.py [--cpu] [--only WORD] [--shard 1/4] [--trials 60] [--baselines compile]
+                                [--output FILE.jsonl] [--resume]
 
 The modules stand in benchmarks/modules. On a GPU each has its production sizes; the start of structures is timed beside
 eager PyTorch, torch.compile and torch.compile with max-autotune, and again after a search of `--trials` configs.
