@@ -23,10 +23,10 @@ from first_kernels import TRIAL, figures, tuned
 from kernelwright.agent.first_kernels.from_structures import structured_kernel
 from kernelwright.agent.first_kernels.unsupported_code import UnsupportedCodeError
 from kernelwright.core import Config, KernelwrightError
+from kernelwright.core.environment import cores
 from kernelwright.core.files import cache_folder
 from kernelwright.corpus import find_problem
 from kernelwright.evaluators.local import LocalEvaluator
-from kernelwright.evaluators.pipeline.processes import cores
 from kernelwright.evaluators.settings import AllowTorch, Sampling, SearchSettings, Settings
 from problem_rows import Rows, share_of
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import secrets
 import signal
@@ -18,6 +19,7 @@ from .memory import DeviceMemory
 from .removal import remove_tree
 from .shortages import killed_for_memory, memory_state
 
+_LOG = logging.getLogger(__name__)
 FLOODED = f"was stopped, since it printed more than {MOST_BYTES >> 20} MB in one request"
 ENDED = "the evaluation server ended (out of memory?); run again with `resume`"
 
@@ -115,7 +117,8 @@ class Worker:
             raise WorkerDiedError(None, "had ended before")
         self._go_on()
         self._log.begin()
-        nonce, deadline = secrets.token_hex(8), time.monotonic() + seconds
+        nonce, began = secrets.token_hex(8), time.monotonic()
+        deadline = began + seconds
         try:
             self._channel.send({**request, "nonce": nonce}, seconds)
             answer = self._channel.receive(deadline - time.monotonic())
@@ -134,6 +137,7 @@ class Worker:
             # A message was in the channel before the request.
             self.end()
             raise WorkerDiedError(None, "sent no proper answer")
+        _LOG.debug("process %d: %s, %.3f s", self.pid, request.get("op", "request"), time.monotonic() - began)
         self._device_memory.note(self.pid, answer)
         shown: Message = _shown(answer)
         return shown

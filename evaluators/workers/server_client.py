@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -153,6 +154,7 @@ class ForkServer:
         worker sees.
         """
         self.wait_ready()
+        began = time.monotonic()
         channel, theirs = Channel.pair()
         log = Log()
         try:
@@ -162,13 +164,15 @@ class ForkServer:
         finally:
             log.given()
         inbox = inbox or folder
+        _LOG.debug("process %d: forked as %s, %.3f s", pid or answer["pid"], role, time.monotonic() - began)
         return Worker(self, answer["pid"], pid or answer["pid"], channel, log, folder, inbox, self._device_memory)
 
     def end(self, number: int, grace_s: float) -> Ended:
         """End a worker, by its number in the server, and everything it started; return how it ended."""
         with contextlib.suppress(DeviceError):
-            request = {"op": "end", "pid": number, "grace_s": grace_s}
+            request, began = {"op": "end", "pid": number, "grace_s": grace_s}, time.monotonic()
             answer = self._request(request, [], grace_s + ANSWER_S)[0]
+            _LOG.debug("worker %d of server %d: ended, %.3f s", number, self._pid, time.monotonic() - began)
             return Ended(answer["status"], answer["grown"])
         return Ended(None)
 
