@@ -124,6 +124,8 @@ class CompilePool:
             for future in self._known.values():
                 future.cancel()
             workers = list(self._workers)
+        for worker in workers:  # all at once: each takes ten milliseconds to be gone
+            worker.kill()
         for worker in workers:
             worker.end()
         for _ in self._threads:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -18,6 +18,7 @@ from ..correctness.alternate_shapes import alternate_sizes
 from ..languages.base import support_of
 from ..reference.client import ReferenceClient, ReferenceLostError
 from ..settings import Settings
+from ..workers.client import Worker
 from ..workers.removal import remove_tree
 from ..workers.shortages import ATTEMPTS
 from .device_access import DeviceAccess
@@ -89,12 +90,12 @@ class CandidateRunner:
 
     def exclusive(self, reference_client: ReferenceClient) -> contextlib.AbstractContextManager[None]:
         """Return what has the device alone."""
-        self.processes.wait_for_references()
+        self.processes.wait_ready()
         return self._access.exclusive(reference_client)
 
     def shared(self, reference_client: ReferenceClient) -> contextlib.AbstractContextManager[None]:
         """Return what has the device, alone only while something is measured."""
-        self.processes.wait_for_references()
+        self.processes.wait_ready()
         return self._access.shared(reference_client)
 
     def evaluate_in_full(self, problem: TorchProblem, kernel: Kernel, config: Config) -> Evaluation:
@@ -164,13 +165,13 @@ class CandidateRunner:
         same = self.client is not None and config and (self._problem, self.client.kernel) == (problem, kernel)
         if self.client is None or not same:
             self.forget_candidate()
+            new_worker = None
             if self.device != "cpu":
-                self._ahead = self.processes.new_folder("ahead")
-        elif self.client.alive:
-            return self.client
-        else:  # it has ended, and what was compiled for it serves the next one
+                self._ahead, new_worker = self.processes.candidate_ahead(problem, self._settings.described_gpu)
+            self.client, self._problem = self.new_client(problem, kernel, self._ahead, new_worker), problem
+        elif not self.client.alive:  # it has ended, and what was compiled for it serves the next one
             self.client.close()
-        self.client, self._problem = self.new_client(problem, kernel, self._ahead), problem
+            self.client = self.new_client(problem, kernel, self._ahead)
         return self.client
 
     def compile_ahead(self, reference_client: ReferenceClient, kernel: Kernel, config: Config) -> CompileResult | None:
@@ -202,9 +203,18 @@ class CandidateRunner:
         quickly = support_of(kernel.language).compiles_quickly and not self.processes.servers.compilers_ready
         return quickly and self._access.is_free(reference_client)
 
-    def new_client(self, problem: TorchProblem, kernel: Kernel, cache: Path | None = None) -> CandidateClient:
-        """Return a client for a worker that is not started yet; `cache` has what was compiled for it."""
-        new_worker = self.processes.candidate(problem, cache, self._settings.described_gpu)
+    def new_client(
+        self,
+        problem: TorchProblem,
+        kernel: Kernel,
+        cache: Path | None = None,
+        new_worker: Callable[[], Worker] | None = None,
+    ) -> CandidateClient:
+        """Return a client for a worker that is not started yet; `cache` has what was compiled for it.
+
+        `new_worker` starts workers with this cache.
+        """
+        new_worker = new_worker or self.processes.candidate(problem, cache, self._settings.described_gpu)
         return CandidateClient(kernel, self._settings.limits, new_worker, self.processes.passes_memory)
 
     def evaluate(
@@ -244,6 +254,7 @@ class CandidateRunner:
             try:
                 if again:
                     self._access.upgrade_to_exclusive()
+                    self.processes.spare_candidate.close()
                     reference_client.save_memory()
                 found = self.pipeline.one(reference_client, client, config, compiled, prune_above_ms)
                 if again or not self.may_lack_memory(reference_client.problem, [found]):

@@ -30,6 +30,7 @@ from .references import ReferenceClients
 from .replay_workers import ReplayWorkerPool
 from .sanitizer import Sanitizer
 from .servers import COMPILERS_IMPORT, server_environment
+from .spare_candidate import SpareCandidate
 
 
 class Processes:
@@ -59,6 +60,8 @@ class Processes:
             self._new_replay_worker, self.servers.languages, device, self._folders.helpers, self.later
         )
         """Workers that execute launch plans; they can read neither the problem nor other workers' files."""
+        self.spare_candidate = SpareCandidate(lambda: self.new_folder("ahead"))
+        """The process of the next kernel of the same problem, on a GPU."""
         self.sanitizer = Sanitizer(self.apart, limits)
         """Runs compute-sanitizer on plans; evaluators that share processes share its results."""
 
@@ -117,9 +120,10 @@ class Processes:
         servers.load_meanwhile(servers.running.untrusted)  # it has nothing else to do
         return ReferenceClient(problem, worker, start)
 
-    def wait_for_references(self) -> None:
-        """Wait until no reference worker is busy getting ready, which disturbs what is measured."""
+    def wait_ready(self) -> None:
+        """Wait until no reference worker and no spare candidate is busy getting ready, which disturbs measurements."""
         self._references.wait_ready()
+        self.spare_candidate.wait()
 
     def forget_reference(self) -> None:
         """End the reference workers, which frees their memory."""
@@ -130,6 +134,7 @@ class Processes:
 
         Not even that if it reads files other than its source, which may change meanwhile.
         """
+        self.spare_candidate.close()
         self._references.most = 1
         self._references.forget(but_last=True)
 
@@ -152,6 +157,14 @@ class Processes:
         """
         options = {**self._problem(problem), **self._arithmetic(), "described_gpu": described_gpu}
         return self.untrusted("candidate.worker", options, cache)
+
+    def candidate_ahead(self, problem: TorchProblem, described_gpu: str) -> tuple[Path, Callable[[], Worker]]:
+        """Return a cache folder that the caller removes, and what starts workers for candidates with it.
+
+        The first of them may have been started ahead.
+        """
+        key = problem, described_gpu, tuple(self.servers.languages)
+        return self.spare_candidate.lent(key, lambda cache: self.candidate(problem, cache, described_gpu)())
 
     def compilers(
         self,
@@ -229,6 +242,7 @@ class Processes:
 
     def _end_workers(self) -> None:
         self.replay_workers.close()
+        self.spare_candidate.close()
         self.forget_reference()
 
     def untrusted(

@@ -30,7 +30,9 @@ def searched(
     client = runner.new_client(problem, first, cache)
     known = {e.code_digest: e for e in earlier if e.code_digest is not None and e.duplicate_of is None and e.measured}
     best_ms = min((e.latency_ms for e in earlier if e.latency_ms is not None), default=math.inf)
-    with contextlib.closing(client):
+    with contextlib.ExitStack() as ending:
+        ending.callback(runner.processes.later, client.close)  # what it has on a GPU is freed in the background
+        ending.callback(client.kill)
         client.start()
         with runner.processes.compilers(problem, cache, search.compilers) as pool:
             ahead = compiled_ahead(
@@ -49,6 +51,7 @@ def searched(
                     continue
                 reference_client = runner.reference_for(problem, kernel)
                 client.open()  # after a rejected kernel it is a new one
+                runner.processes.tidy()
                 client.load_ahead(config)
                 with runner.shared(reference_client):
                     evaluation = runner.evaluate(

@@ -66,7 +66,9 @@ class ABench(CandidateRunner):
             described_gpu="",
         )
 
-    def new_client(self, problem: TorchProblem, kernel: Kernel, cache: Path | None = None) -> Any:
+    def new_client(
+        self, problem: TorchProblem, kernel: Kernel, cache: Path | None = None, new_worker: Any = None
+    ) -> Any:
         def note(what: str) -> Callable[[], None]:
             return lambda: self.note(what, cache)
 

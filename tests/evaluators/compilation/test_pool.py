@@ -236,6 +236,8 @@ class Compiling:
 
     def end(self) -> None: ...
 
+    def kill(self) -> None: ...
+
 
 def test_what_takes_far_longer_than_the_others_is_given_up_sooner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

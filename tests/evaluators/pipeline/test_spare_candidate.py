@@ -1,0 +1,67 @@
+"""A candidate's process that is started ahead of its kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from kernelwright.corpus import find_problem
+from kernelwright.evaluators.languages.described_gpu import USUAL
+from kernelwright.evaluators.pipeline.processes import Processes
+from kernelwright.evaluators.settings import Limits
+
+PROBLEM = find_problem("level1/1_19").read().at("tiny")
+OTHER = find_problem("level1/1_36").read().at("tiny")
+
+
+@pytest.fixture
+def processes() -> Iterator[Processes]:
+    processes = Processes("cpu", Limits())
+    yield processes
+    processes.close()
+
+
+def asked_for(processes: Processes, *problems: object) -> None:
+    for problem in problems:
+        processes.candidate_ahead(problem, USUAL)  # type: ignore[arg-type]
+
+
+def test_the_third_of_a_problem_gets_the_process_that_was_started_ahead(processes: Processes) -> None:
+    asked_for(processes, PROBLEM, PROBLEM)
+    processes.spare_candidate.expect()
+    processes.wait_ready()
+    cache, start = processes.candidate_ahead(PROBLEM, USUAL)
+    assert cache.is_dir()
+    ahead, another = start(), start()
+    assert ahead.call(10.0, op="release")["ok"] and another.call(10.0, op="release")["ok"]
+    assert ahead.pid < another.pid, "the first was forked before"
+    ahead.discard()
+    another.discard()
+
+
+@pytest.mark.parametrize("problems", [(PROBLEM,), (OTHER, PROBLEM)])
+def test_none_is_started_for_one_kernel_only(processes: Processes, problems: tuple[object, ...]) -> None:
+    asked_for(processes, *problems)
+    before = {*processes.folder.rglob("candidate-*")}
+    processes.spare_candidate.expect()
+    processes.wait_ready()
+    assert {*processes.folder.rglob("candidate-*")} == before
+
+
+@pytest.mark.parametrize("lost", ["another problem", "killed", "closed"])
+def test_one_that_does_not_fit_ends(processes: Processes, lost: str) -> None:
+    asked_for(processes, PROBLEM, PROBLEM)
+    processes.spare_candidate.expect()
+    processes.wait_ready()
+    (caches,) = [{*processes.folder.rglob("ahead-*")}]
+    (folder,) = processes.folder.rglob("work/candidate-*")
+    if lost == "killed":
+        processes.server.close()
+    elif lost == "closed":
+        processes.rest()
+    _, start = processes.candidate_ahead(OTHER if lost == "another problem" else PROBLEM, USUAL)
+    assert not folder.exists(), "its files are removed"
+    assert len(caches) == 3
+    worker = start()
+    assert worker.call(10.0, op="release")["ok"]
+    worker.discard()
