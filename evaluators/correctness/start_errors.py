@@ -32,7 +32,7 @@ class Errors:
     """Of one output, against fp64."""
 
     root_mean_square: float
-    """Relative to that of the output; 0 where rows differ in size."""
+    """Relative to that of the output; where rows differ in size, of all errors relative to what `largest` is."""
     largest: float
     """Relative to the root mean square of the output, or of the row where rows differ in size, and the value together:
     as a tolerance counts that is absolute and relative."""
@@ -45,14 +45,16 @@ class Errors:
     def of(cls, exact: Any, actual: Any, axes: int | None) -> Errors:
         """Measure the error of `actual`; row by row for inputs of so many `axes` whose rows differ in size.
 
-        Infinite where `actual` is not finite and the exact value is.
+        Infinite where one of the two is not finite and the other one is not the same.
         """
         exact, actual = widened(exact), widened(actual)
-        if bool((exact.isfinite() & ~actual.isfinite()).any()):
+        if not bool((exact.isfinite() & actual.isfinite() | _same(exact, actual)).all()):
             return cls(math.inf, math.inf)
         if axes is not None:
-            return cls(0.0, _largest(rows_of(exact, axes).double(), rows_of(actual, axes)))
-        return cls(relative_error(exact, actual)[0], _largest(exact.double().reshape(1, -1), actual.reshape(1, -1)))
+            errors = _by_size(rows_of(exact, axes).double(), rows_of(actual, axes))
+            return cls(_root_mean_square(errors), _largest(errors))
+        errors = _by_size(exact.double().reshape(1, -1), actual.reshape(1, -1))
+        return cls(relative_error(exact, actual)[0], _largest(errors))
 
 
 @dataclass
@@ -83,10 +85,12 @@ class StartErrors:
         """Return whether the start was measured on inputs of a distribution."""
         return any(name == distribution for name, _ in self._known)
 
-    def rms_limit(self, number: int) -> float:
-        """Return the root mean square error that an output may have on the problem's own inputs, by the start's."""
+    def rms_limit(self, number: int, dtype: str) -> float:
+        """Return the root mean square error that an output may have on the problem's own inputs, by the start's; 0
+        where that is far off."""
         known = self._known.get((None, number))
-        return TIMES_START * known.root_mean_square if known is not None else 0.0
+        near = known is not None and known.within(WIDEST_RMS.get(dtype, 0.0), math.inf)
+        return TIMES_START * known.root_mean_square if known is not None and near else 0.0
 
     def excuse(self, distribution: str | None, number: int, errors: Errors, tolerance: Tolerance, dtype: str) -> bool:
         """Return whether a candidate may have these errors, since the start has such."""
@@ -99,11 +103,27 @@ class StartErrors:
         return True
 
 
-def _largest(exact: Any, actual: Any) -> float:
-    """Return the largest error of rows, relative to the row's root mean square and the value together."""
+def _same(exact: Any, actual: Any) -> Any:
+    """Return where both are NaN, or the same number or infinity."""
+    return (exact == actual) | (exact.isnan() & actual.isnan())
+
+
+def _by_size(exact: Any, actual: Any) -> Any:
+    """Return the errors of the finite elements of rows, relative to the row's root mean square and the value together.
+
+    What is not finite has no size, and is the same in both.
+    """
     import torch
 
     finite = torch.where(exact.isfinite(), exact, 0.0)
     size = finite.square().mean(dim=1, keepdim=True).sqrt() + finite.abs()
     error = (actual.double() - finite).abs() / size.clamp(min=torch.finfo(torch.float32).tiny)
-    return float(error[exact.isfinite()].max()) if bool(exact.isfinite().any()) else 0.0
+    return error[exact.isfinite()]
+
+
+def _largest(errors: Any) -> float:
+    return float(errors.max()) if errors.numel() else 0.0
+
+
+def _root_mean_square(errors: Any) -> float:
+    return float(errors.square().mean().sqrt()) if errors.numel() else 0.0

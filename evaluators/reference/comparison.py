@@ -105,7 +105,7 @@ class Comparison:
         chosen = self._reference.tolerances.get(dtype, EXACT).tightest
         usual = TOLERANCES[dtype].tightest if dtype in TOLERANCES else chosen
         own = self._reference.options.get("package") is not None
-        return max(self.start.rms_limit(number), chosen if own and chosen > usual else 0.0)
+        return max(self.start.rms_limit(number, dtype), chosen if own and chosen > usual else 0.0)
 
     def _in_tf32(self) -> Run | None:
         """Return the reference with convolutions in TF32, where PyTorch's defaults allow them and it has some."""

@@ -12,7 +12,7 @@ import torch
 from kernelwright.core import Config, Evaluation, JointProblem, PythonKernel, Status
 from kernelwright.core.problem import TOLERANCES
 from kernelwright.corpus.functions.translation import translate
-from kernelwright.evaluators.correctness.start_errors import TIMES_START, Errors, StartErrors
+from kernelwright.evaluators.correctness.start_errors import TIMES_START, WIDEST_RMS, Errors, StartErrors
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.runtime.options.groups import parse_tolerance
 
@@ -149,3 +149,46 @@ def test_results_that_are_not_finite_are_not_excused() -> None:
     broken[0, 0] = math.nan
     assert not known.excuse(None, 0, Errors.of(exact, broken, None), limits, "float32")
     assert not known.excuse(None, 0, Errors.of(exact, broken, 2), limits, "float32")
+
+
+@pytest.mark.parametrize("axes", [None, 2], ids=["whole", "by rows"])
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_what_is_not_finite_must_be_the_same(axes: int | None, value: float) -> None:
+    exact = torch.ones(4, 64, dtype=torch.float64)
+    exact[1, 5] = value
+    known, start = StartErrors(), exact * (1 + START)
+    known.learn(None, 0, Errors.of(exact, start, axes))
+    assert known.excuse(None, 0, Errors.of(exact, start.float(), axes), TOLERANCES["float32"], "float32")
+    for other in (0.0, 1e38, math.inf, -math.inf, math.nan):
+        if str(other) != str(value):
+            changed = start.clone()
+            changed[1, 5] = other
+            found = Errors.of(exact, changed, axes)
+            assert found == Errors(math.inf, math.inf)
+            assert not known.excuse(None, 0, found, TOLERANCES["float32"], "float32")
+
+
+def test_a_start_that_is_far_off_does_not_widen_the_limit_of_the_mean() -> None:
+    exact = torch.ones(4, 64, dtype=torch.float64)
+    known = StartErrors()
+    assert known.rms_limit(0, "float32") == 0.0
+    known.learn(None, 0, Errors.of(exact, exact * (1 + START), None))
+    assert known.rms_limit(0, "float32") == pytest.approx(TIMES_START * START)
+    known.learn(None, 0, Errors.of(exact, exact * (1 + 2 * WIDEST_RMS["float32"]), None))
+    assert known.rms_limit(0, "float32") == 0.0
+    assert known.rms_limit(0, "bfloat16") == pytest.approx(TIMES_START * 2 * WIDEST_RMS["float32"])
+
+
+def test_in_rows_of_any_size_not_all_may_be_as_bad_as_the_worst() -> None:
+    """The size of a row does not matter: what is wrong in quiet ones counts as much."""
+    exact = torch.logspace(-3, 3, 8, dtype=torch.float64)[:, None] * torch.ones(8, 64, dtype=torch.float64)
+    start = exact.clone()
+    start[0, 0] *= 1 + 2 * START
+    known = StartErrors()
+    known.learn("rows", 0, Errors.of(exact, start, 2))
+    assert known.excuse("rows", 0, Errors.of(exact, start, 2), TOLERANCES["float32"], "float32")
+    quiet, whole = start.clone(), exact * (1 + 2 * START)
+    quiet[0] = whole[0]
+    for worse in (quiet, whole):
+        assert Errors.of(exact, worse, 2).largest == pytest.approx(Errors.of(exact, start, 2).largest)
+        assert not known.excuse("rows", 0, Errors.of(exact, worse, 2), TOLERANCES["float32"], "float32")
