@@ -8,19 +8,37 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
 from ..core import Config, Evaluation, JointProblem, KernelError, TorchProblem
 from ..core.environment import allowed_environment
 from ..core.file_locks import temporary_folder
 from ..core.user_package import CandidateText
 from ..core.workload_rows import configs_by_workload
 from ..corpus.functions.constant_places import ConstantPlace, PlaceKey, all_keys, places
-from ..corpus.functions.program import answer_of
+from ..corpus.functions.running import confined_answer_of
 from ..corpus.functions.size_choices import PlaceValue, SizeChoice, Sizes, tells_apart, values_at_places
 from ..corpus.functions.translation import UserFunction
 from .languages.base import support_of
+from .sandbox.places import link_package
 
 TIMEOUT_S = 300.0
 """Seconds for all workloads: the function runs up to its launches, and nothing is launched."""
+_PROGRAM = """import sys
+sys.path.insert(0, "package")
+from kernelwright.evaluators.sizes_in_scope_program import main
+main()
+"""
+
+
+class _Answer(BaseModel):
+    """What the program says of a workload; it runs code of others, so it may say anything."""
+
+    ended: bool
+    sizes: dict[str, dict[str, int]]
+
+
+_ANSWERS = TypeAdapter(dict[str, _Answer])
 
 
 @dataclass(frozen=True)
@@ -118,6 +136,7 @@ def sizes_in_scope(
 ) -> SizesInScope | None:
     """Call the function, which launches nothing, at each workload with the config of that; by default with its start.
 
+    In a sandbox, as a candidate is: neither the package nor the problem need be the user's own work.
     Only the user's own code runs, with other constants. Returns None where the function does not run like that.
     """
     members = problem.members if isinstance(problem, JointProblem) and problem.members else {"": problem}
@@ -128,6 +147,7 @@ def sizes_in_scope(
     files = CandidateText.of(function.kernel.source, labels).files
     known, language = places(files, constants), function.kernel.language
     with temporary_folder("kernelwright-sizes-") as folder:
+        link_package(folder / "package")
         (folder / "problem.py").write_text(problem.source)
         asked: dict[str, Any] = {}
         for number, (name, member) in enumerate(members.items()):
@@ -143,20 +163,21 @@ def sizes_in_scope(
         }
         environment = allowed_environment(os.environ, asked_by=function.kernel.source + problem.source)
         environment |= support_of(language).cpu_environment
-        # Candidates' files stand in the folder of the process.
-        arguments = ["-P", "-c", _PROGRAM.format(folder=str(folder))]
+        given, shown = json.dumps(task), function.package.shown
         try:
-            said = answer_of(arguments, json.dumps(task), TIMEOUT_S, "no sizes", environment=environment)
-        except KernelError:
+            # Candidates' files stand in the folder of the process.
+            answered = confined_answer_of(_PROGRAM, folder, shown, given, TIMEOUT_S, "no sizes", environment)
+            said = _ANSWERS.validate_python(answered, strict=True)
+        except (KernelError, ValidationError):
             return None
-    if any(answer is None for answer in said.values()):
+    if said.keys() != members.keys():
         return None
     keys = tuple(all_keys(files, constants))
     # What stands in no function counts at all workloads, and has no sizes beside it.
     at: dict[PlaceKey, dict[str, Sizes | None]] = {key: {name: {} for name in members} for key in keys}
     for number, place in enumerate(known):
-        at[place.key] = {name: answer["sizes"].get(str(number)) for name, answer in said.items()}
-    if not all(answer["ended"] for answer in said.values()):
+        at[place.key] = {name: answer.sizes.get(str(number)) for name, answer in said.items()}
+    if not all(answer.ended for answer in said.values()):
         # What was not reached before the function failed may be reached.
         unknown = {key.constant for key, scopes in at.items() if None in scopes.values()}
         at = {key: scopes for key, scopes in at.items() if key.constant not in unknown}
@@ -171,10 +192,3 @@ def _as_asked(place: ConstantPlace) -> dict[str, Any]:
 
 def _whole_numbers(sizes: Mapping[str, Any]) -> dict[str, int]:
     return {name: size for name, size in sizes.items() if type(size) is int}
-
-
-_PROGRAM = """import os
-os.chdir({folder!r})
-from kernelwright.evaluators.sizes_in_scope_program import main
-main()
-"""

@@ -1,4 +1,4 @@
-"""Runs what a user's modules compute when they are imported: lists of configs that code makes."""
+"""Runs code of a user's modules in a sandbox: what they compute when they are imported, such as lists of configs."""
 
 from __future__ import annotations
 
@@ -36,9 +36,25 @@ def configs_of(
     """
     request = json.dumps({"tops": {name: str(path) for name, path in tops.items()}, "kernels": kernels})
     environment = allowed_environment(os.environ, asked_by=asked_by)
-    environment[SHOWN] = os.pathsep.join(map(str, shown))
+    what = f"the configs of {', '.join(name for _, name in kernels)} cannot be evaluated here"
     with temporary_folder("kernelwright-program-") as folder:
-        confined = ["-P", "-c", _CONFINED, str(folder), "-P", "-c", _PROGRAM.read_text()]
-        what = f"the configs of {', '.join(name for _, name in kernels)} cannot be evaluated here"
-        found = answer_of(confined, request, TIMEOUT_S, what, environment=environment)
+        found = confined_answer_of(_PROGRAM.read_text(), folder, shown, request, TIMEOUT_S, what, environment)
     return [item and (item[0], item[1]) for item in found]
+
+
+def confined_answer_of(
+    program: str,
+    folder: Path,
+    shown: Iterable[Path],
+    given: str,
+    timeout_s: float,
+    failure: str,
+    environment: Mapping[str, str],
+) -> Any:
+    """Return the JSON in the last line that a program prints, as `answer_of` does, in a sandbox.
+
+    It works in the folder, the only place where it may write, and may read what is `shown`, too.
+    """
+    confined = ["-P", "-c", _CONFINED, str(folder), "-P", "-c", program]
+    environment = {**environment, SHOWN: os.pathsep.join(map(str, shown))}
+    return answer_of(confined, given, timeout_s, failure, environment=environment)

@@ -91,6 +91,13 @@ class Places:
         return [*_walk(_ROOT, False, real, towards), *(Path("/proc", name) for name in _PROC)]
 
 
+def link_package(folder: Path) -> None:
+    """Make this package importable from a folder, also where no program may list the one that it lies in."""
+    (own := folder / __name__.partition(".")[0]).mkdir(parents=True)
+    for part in _PARTS:
+        (own / part).symlink_to((_PACKAGE / part).resolve())
+
+
 def _hidden() -> Iterator[Path]:
     folders = [Path.home(), Path.cwd(), Path(tempfile.gettempdir()), _SERIAL_NUMBERS, _PACKAGE]
     with contextlib.suppress(KeyError):  # a number without a user, as in containers

@@ -14,8 +14,10 @@ from kernelwright.core.events import Event, Note
 from kernelwright.corpus.functions.size_choices import SizeChoice, between, chosen
 from kernelwright.corpus.functions.translation import UserFunction, translate
 from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.evaluators.sandbox import bubblewrap, landlock
+from kernelwright.evaluators.sandbox.places import Places
 from kernelwright.evaluators.settings import Sandbox, Settings
-from kernelwright.evaluators.sizes_in_scope import size_keys
+from kernelwright.evaluators.sizes_in_scope import size_keys, sizes_in_scope
 from kernelwright.runtime.evaluators import at_workloads
 from kernelwright.runtime.jobs import Job
 from kernelwright.runtime.write_result import NOTHING, PatchDestination, write_result
@@ -174,6 +176,39 @@ def test_the_start_stays_where_it_is_the_fastest(tmp_path: Path) -> None:
         assert heard == [Note(NOTHING)]
         assert write_result(*given, [start, other], judge, heard.append, [start, other]) is not None
     assert "+    B = 32 if n <= 512 else 256\n" in (tmp_path / "out.diff").read_text()
+
+
+def test_the_function_is_run_in_a_sandbox(tmp_path: Path) -> None:
+    """What it reads and writes of the user's own files would stand among the sizes in scope."""
+    if not landlock.abi() and bubblewrap.obstacle(Places.of_this_process()) is not None:
+        pytest.skip("no sandbox works here")
+    secret, victim = tmp_path / "secret", tmp_path / "victim"
+    secret.write_text("PLANTED-SECRET")
+    tried = (
+        "def tried(path, mode):\n    try:\n        with open(path, mode) as file:\n"
+        "            return file.write('x') if mode == 'w' else len(file.read())\n"
+        "    except OSError:\n        return 0\n\n\n"
+    )
+    tries = f"    read, wrote = tried({str(secret)!r}, 'r'), tried({str(victim)!r}, 'w')\n"
+    function = written(tmp_path, tries + SIZE + "    B = 32\n" + LAUNCH, before=tried)
+    found = sizes_in_scope(function, function.problem)
+    assert found is not None
+    (scopes,) = [scopes for key, scopes in found.at.items() if key.constant == "SCALE_BLOCK"]
+    assert {name: (sizes["n"], sizes["read"], sizes["wrote"]) for name, sizes in scopes.items() if sizes} == {
+        "few": (100, 0, 0),
+        "many": (3000, 0, 0),
+    }
+    assert not victim.exists()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["[1]", '{"few": null, "many": null}', '{"few": {"ended": true, "sizes": {"0": {"n": "import os"}}}}', "{}", "9"],
+)
+def test_an_answer_of_another_form_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
+    function = written(tmp_path, SIZE + "    B = 32\n" + LAUNCH)
+    monkeypatch.setattr("kernelwright.evaluators.sizes_in_scope._PROGRAM", f"print({answer!r})")
+    assert sizes_in_scope(function, function.problem) is None
 
 
 def test_a_choice_has_its_bounds_between_the_sizes_that_were_measured() -> None:
