@@ -17,7 +17,7 @@ from .client import CandidateClient
 from .replay_timer import rule_of_times
 from .replayer import Replayer
 from .responses import BatchResponse
-from .verified import CandidateError, VerifiedConfig
+from .verified import CandidateError
 
 ROUNDS = 3
 """How often each is timed; the fastest counts, since other processes only ever add time."""
@@ -32,19 +32,17 @@ more."""
 
 
 class CallParts:
-    """Measures calls of one checked config, whose plan `replayer` has prepared for one call."""
+    """Measures calls that `client` has drawn (`draw_host`), and whose plan `replayer` has prepared for one call."""
 
     def __init__(
         self,
         client: CandidateClient,
         replayer: Replayer,
         reference_client: ReferenceClient,
-        checked: VerifiedConfig,
         on_cpu: bool,
     ) -> None:
         self._client = client
         self._replayer = replayer
-        self._checked = checked
         self._on_cpu = on_cpu
         self._clock = OutsideClock(None if on_cpu else reference_client.idle, lambda: replayer.go(empty=True)[1])
 
@@ -55,7 +53,6 @@ class CallParts:
 
         Raises `CandidateError`.
         """
-        self._client.draw_host(self._checked)
         with raised((self._client.pid, self._replayer.pid) if self._on_cpu else ()):
             return self._measured(steps, violation)
 

@@ -159,13 +159,12 @@ class CandidateClient(ExchangingProcess):
         seed = checked.correctness.seeds[0]
         return self.ask(OperatorsResponse, self._limits.call_s, "operators", serial=checked.serial, seed=seed)
 
-    def draw_host(self, checked: VerifiedConfig) -> None:
-        """Draw the inputs of the calls that `host_ms` and `repeat_ms` make. Raises `CandidateError`, as they do."""
-        request = {
-            "serial": checked.serial,
-            "seed": checked.correctness.seeds[0],
-            "integers": checked.plans[0].integers,
-        }
+    def draw_host(self, checked: VerifiedConfig, integers: int | None) -> None:
+        """Draw the inputs of the calls that `host_ms` and `repeat_ms` make, perhaps with the integers of another seed.
+
+        Raises `CandidateError`, as they do.
+        """
+        request = {"serial": checked.serial, "seed": checked.correctness.seeds[0], "integers": integers}
         self.ask(Response, self._limits.call_s, "draw_host", **request)
 
     def host_ms(self) -> float:

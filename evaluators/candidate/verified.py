@@ -121,9 +121,9 @@ class VerifiedConfig:
     replay: Replay | None = None
     """Whether it is timed by replaying its launch plan; None where that was not tried."""
     host_ms: float | None = None
-    """Host time of a call without its replayed plan."""
+    """Host time of a call without its replayed plan; the mean where there are several."""
     launches: dict[str, int] = field(default_factory=dict)
-    """Launches of a replayed plan, by kernel."""
+    """Launches of a replayed plan, by kernel; of the first where there are several."""
     plans: tuple[HandedPlan, ...] = ()
     """Those that were handed over; several where launches depend on integers of the inputs."""
     depends_on: str = ""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import statistics
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ...core import Rejection, Replay, Status
@@ -151,9 +152,7 @@ class LaunchPlans:
             )
             checked.packs = shown.packing is not None
             if reason is None:
-                checked.launches = dict(Counter(shown.codes[launch.code].name for launch in shown.launches()))
-                with self._replayer.holding(pair.reference_client, checked.plans[0]):
-                    self._prove(checked)
+                self._prove_all(checked, recorded[:1] if alike else recorded)
 
     def time_packing(self, checked: VerifiedConfig) -> None:
         """Time what packs the weights of a replayed plan, if anything does."""
@@ -174,8 +173,9 @@ class LaunchPlans:
         """Return why a plan does not do what the reference does; raises `CandidateError` for side effects."""
         first, *others = checked.plans
         for handed in others:
-            once = CheckPlan((self._pair.draw(),), precise=False)
-            if (reason := self._plan_differs(checked, handed, once)) is not None:
+            # On all distributions, too: each may launch kernels of its own.
+            again = replace(plan, seeds=(self._pair.draw(),), precise=False)
+            if (reason := self._plan_differs(checked, handed, again)) is not None:
                 return reason
         return self._plan_differs(checked, first, plan)
 
@@ -228,20 +228,31 @@ class LaunchPlans:
             why = "returns memory that it keeps from call to call; give each call an output of its own"
             raise rejected(Rejection(rule="output-reused", where="the output", why=why))
 
-    def _prove(self, checked: VerifiedConfig) -> None:
-        """Check that the plan launches kernels, and that torch takes little of its time; measure the host's work."""
+    def _prove_all(self, checked: VerifiedConfig, recorded: Sequence[RecordedPlan]) -> None:
+        """Check that each plan launches kernels, and that torch takes little of its time; measure the host's work."""
+        host_ms, launches = [], []
+        for handed, item in zip(checked.plans, recorded, strict=False):
+            launches.append(dict(Counter(item.plan.codes[launch.code].name for launch in item.plan.launches())))
+            with self._replayer.holding(self._pair.reference_client, handed):
+                host_ms.append(self._proven(checked, handed, launches[-1]))
+        checked.host_ms, checked.launches = statistics.fmean(host_ms), launches[0]
+
+    def _proven(self, checked: VerifiedConfig, handed: HandedPlan, launches: Mapping[str, int]) -> float:
+        """Return the host's milliseconds of a call; raises `CandidateError` for a plan that breaks a rule."""
         pair, allow = self._pair, self._pair.settings.allow_torch
-        self._replayer.prepare_one(pair.reference_client, checked.plans[0].number, checked.weights)
+        self._replayer.prepare_one(pair.reference_client, handed.number, checked.weights)
         steps = self._replayer.hold_steps()
-        pair.require_launches(checked.launches)
-        broken = proof_violation(None, checked.launches, allow) or forbidden_step(steps, allow)
+        pair.require_launches(launches)
+        broken = proof_violation(None, launches, allow) or forbidden_step(steps, allow)
         if broken is None:
             reference = [Operator.model_validate(item) for item in pair.reference_client.counted["details"]]
-            parts = CallParts(pair.client, self._replayer, pair.reference_client, checked, pair.on_cpu)
-            checked.host_ms, broken = parts.measure(steps, lambda share: share_violation(share, reference, allow))
+            pair.client.draw_host(checked, handed.integers)
+            parts = CallParts(pair.client, self._replayer, pair.reference_client, pair.on_cpu)
+            host_ms, broken = parts.measure(steps, lambda share: share_violation(share, reference, allow))
             pair.release()
         if broken is not None:
             raise rejected(broken)
+        return host_ms
 
 
 def _changing(why: str) -> CandidateError:

@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 import torch
-from kernelwright.core import Config, Correctness, Rejection
+from kernelwright.core import Rejection
 from kernelwright.evaluators.candidate import call_parts
 from kernelwright.evaluators.candidate.call_parts import CallParts
 from kernelwright.evaluators.candidate.responses import BatchResponse
-from kernelwright.evaluators.candidate.verified import VerifiedConfig
 from kernelwright.evaluators.guards.measured_share import MeasuredShare, TorchOperator
 from kernelwright.evaluators.guards.own_kernels import LaunchCounter
 
@@ -44,9 +43,6 @@ class Processes:
         times = [0.002, next(self._steps_ms)]
         return BatchResponse(samples_ms=times), 0.1 + sum(times)
 
-    def draw_host(self, checked: VerifiedConfig) -> None:
-        pass
-
     def host_ms(self) -> float:
         return self._host_ms
 
@@ -64,11 +60,9 @@ def measured(
     whole_ms: float, host_ms: float, steps_ms: Iterator[float] | None = None
 ) -> tuple[float, Rejection | None, Processes]:
     processes: Any = Processes(4.0, whole_ms, host_ms, steps_ms or itertools.repeat(0.102))
-    correctness = Correctness(seeds=(1,), max_abs_error=0.0, max_rel_error=0.0, tolerance=1e-4, passed=True)
-    checked = VerifiedConfig(Config(), 1, correctness, 0.0, weights=1)
     reference: Any = SimpleNamespace()
     replayer = processes.replayed()
-    parts = CallParts(processes, replayer, reference, checked, on_cpu=True)
+    parts = CallParts(processes, replayer, reference, on_cpu=True)
 
     def violation(share: MeasuredShare) -> Rejection | None:
         return REJECTION if share.shares()["products"] > 0.1 else None
@@ -101,7 +95,7 @@ def test_steps_take_no_less_than_the_evaluators_clock_says(says_ms: float, wall_
     found: list[float] = []
     processes: Any = Lies(4.0, 4.0, 0.0, iter(()))
     anything: Any = SimpleNamespace()
-    parts = CallParts(processes, processes, anything, anything, on_cpu=True)
+    parts = CallParts(processes, processes, anything, on_cpu=True)
 
     def noted(share: MeasuredShare) -> Rejection | None:
         found.append(share.shares()["products"])
@@ -119,7 +113,7 @@ def test_steps_that_take_longer_than_the_request_are_refused() -> None:
     processes: Any = Lies(4.0, 4.0, 0.0, iter(()))
     processes.rejected = lambda rule, where, why: RuntimeError(rule)
     anything: Any = SimpleNamespace()
-    parts = CallParts(processes, processes, anything, anything, on_cpu=True)
+    parts = CallParts(processes, processes, anything, on_cpu=True)
     with pytest.raises(RuntimeError, match="wrong-times"):
         parts.measure([STEP], lambda share: None)
 

@@ -1,0 +1,84 @@
+"""A user's function with a plan for each set of integers: what holds for the first one holds for all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import pytest
+from kernelwright.core import Evaluation, Status
+from kernelwright.core.launch_plan import LaunchStep
+from kernelwright.corpus.functions.translation import translate
+from kernelwright.evaluators.candidate.client import CandidateClient
+from kernelwright.evaluators.candidate.verified import RecordedPlan, VerifiedConfig
+from kernelwright.evaluators.guards.read_integers import SETS
+from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.evaluators.pipeline.launch_plans import LaunchPlans
+
+from ...exploits.harness import SETTINGS, unread
+from ...exploits.test_functions import FOLDER, judged
+
+
+@pytest.fixture(scope="module")
+def evaluator() -> Iterator[LocalEvaluator]:
+    with LocalEvaluator("cpu", SETTINGS["cpu"]) as evaluator:
+        yield evaluator
+
+
+def checked(evaluator: LocalEvaluator, name: str) -> Evaluation:
+    """A function whose plans are made and replayed, and not timed: then chance would find much of it, too."""
+    path = FOLDER / f"{name}.py"
+    function = translate(f"{path}::function", f"{path}::reference", f"{path}::inputs")
+    with unread():
+        return evaluator.plan(function.problem, function.kernel)[0]
+
+
+def forged(monkeypatch: pytest.MonkeyPatch, number: int, change: Callable[[LaunchStep], LaunchStep]) -> None:
+    """Let the launches of the plan with this number be others."""
+    really = LaunchPlans.record
+
+    def record(plans: LaunchPlans, config: VerifiedConfig) -> Sequence[RecordedPlan]:
+        recorded = [*really(plans, config)]
+        assert len(recorded) == SETS
+        plan = recorded[number].plan
+        steps = tuple(change(step) if isinstance(step, LaunchStep) else step for step in plan.steps)
+        recorded[number] = replace(recorded[number], plan=plan.model_copy(update={"steps": steps}))
+        return recorded
+
+    monkeypatch.setattr(LaunchPlans, "record", record)
+
+
+@pytest.mark.parametrize("number", [0, 1, SETS - 1])
+def test_each_plan_is_compared(evaluator: LocalEvaluator, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def nothing(step: LaunchStep) -> LaunchStep:
+        return step.model_copy(update={"arguments": (*step.arguments[:-1], 0)})
+
+    forged(monkeypatch, number, nothing)
+    found = checked(evaluator, "honest_one_number")
+    assert found.status is Status.UNPROVEN and found.replay is not None and not found.replay.replayed
+    assert "its launches alone do not compute what its call returns" in found.replay.reason
+
+
+def test_each_plan_is_compared_on_all_distributions(evaluator: LocalEvaluator) -> None:
+    found = checked(evaluator, "315_careful_with_the_first_integers")
+    assert found.status is Status.WRONG_VALUE
+    assert "with inputs of another distribution" in found.message
+
+
+def test_torchs_share_of_each_plan_is_measured(evaluator: LocalEvaluator) -> None:
+    found = checked(evaluator, "316_left_to_torch_later")
+    assert found.rejection is not None and found.rejection.rule == "torch-operator"
+
+
+def test_the_hosts_work_of_each_plan_counts(evaluator: LocalEvaluator, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[int | None] = []
+    really = CandidateClient.draw_host
+
+    def draw_host(client: CandidateClient, config: VerifiedConfig, integers: int | None) -> None:
+        drawn.append(integers)
+        really(client, config, integers)
+
+    monkeypatch.setattr(CandidateClient, "draw_host", draw_host)
+    found = judged(evaluator, "honest_one_number")
+    assert found.ok and found.host_us is not None
+    assert len(set(drawn)) == len(drawn) == SETS
