@@ -111,9 +111,15 @@ class LaunchPlans:
         if (difference := again.plan.difference(recorded[0].plan)) is not None:
             raise _changing(f"two calls on the same integers launch differently: {difference}")
         pair.release()
-        if all(item.plan.difference(again.plan) is None for item in recorded):
+        alike = _are_alike([again, *recorded])
+        if alike and not again.reads:
             return [replace(recorded[-1], integers=item.integers) for item in recorded]
         found = client.call("integers", seeds=sets, written=client.effects["changed"])
+        if alike:
+            if found["fixed"]:
+                named = " and ".join(found["fixed"])
+                checked.depends_on = f"the launches may depend on the integers of {named}, which are always the same"
+            return [replace(recorded[-1], integers=item.integers) for item in recorded]
         read = f"integers read from {' and '.join(found['names'])}"
         try:
             count = integers_that_differ([item.plan for item in recorded])
@@ -131,7 +137,7 @@ class LaunchPlans:
         Others may measure while they are compiled: that process does nothing else meanwhile.
         """
         pair = self._pair
-        alike = not checked.depends_on
+        alike = _are_alike(recorded)
         numbers = [checked.serial if alike else next(_NUMBERS) for _ in recorded]
         checked.plans = tuple(HandedPlan(number, item.integers) for number, item in zip(numbers, recorded, strict=True))
         codes = [code for item in recorded for code in item.plan.codes.values()]
@@ -173,8 +179,9 @@ class LaunchPlans:
         """Return why a plan does not do what the reference does; raises `CandidateError` for side effects."""
         first, *others = checked.plans
         for handed in others:
-            # On all distributions, too: each may launch kernels of its own.
-            again = replace(plan, seeds=(self._pair.draw(),), precise=False)
+            # On all distributions, too, where it may launch kernels of its own.
+            distributions = plan.distributions if handed.number != first.number else ()
+            again = CheckPlan((self._pair.draw(),), distributions, plan.thorough, precise=False)
             if (reason := self._plan_differs(checked, handed, again)) is not None:
                 return reason
         return self._plan_differs(checked, first, plan)
@@ -253,6 +260,10 @@ class LaunchPlans:
         if broken is not None:
             raise rejected(broken)
         return host_ms
+
+
+def _are_alike(recorded: Sequence[RecordedPlan]) -> bool:
+    return all(item.plan.difference(recorded[0].plan) is None for item in recorded)
 
 
 def _changing(why: str) -> CandidateError:

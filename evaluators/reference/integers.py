@@ -25,8 +25,9 @@ class IntegerRequests:
         return {}
 
     def integers(self, seeds: list[int], written: list[int]) -> Message:
-        """Return the names of the inputs whose integers differ between seeds, and in `decided` the number of the first
-        result that integers decide alone: -1 where all depend on floating-point numbers, too.
+        """Return the names of the inputs whose integers differ between seeds, those of other tensors of integers as
+        `fixed`, and in `decided` the number of the first result that integers decide alone: -1 where all depend on
+        floating-point numbers, too.
 
         Results are also the inputs with the numbers in `written`.
         """
@@ -34,16 +35,24 @@ class IntegerRequests:
         first, *others = (problem.inputs(seed) for seed in seeds)
         names = input_names(first, function)
         varied = [name for name, *given in zip(names, first, *others, strict=True) if _vary(*given)]
+        whole = [name for name, value in zip(names, first, strict=True) if _is_whole(value)]
         with problem.holding(seeds[0]):
             results = [self._results(seed, written) for seed in seeds[:2]]
         pairs = enumerate(zip(*results, strict=True))
         decided = (number for number, pair in pairs if same_result(pair[:1], pair[1:]))
-        return {"names": list(dict.fromkeys(varied)), "decided": next(decided, -1)}
+        fixed = [name for name in dict.fromkeys(whole) if name not in varied]
+        return {"names": list(dict.fromkeys(varied)), "fixed": fixed, "decided": next(decided, -1)}
 
     def _results(self, seed: int, written: list[int]) -> list[Any]:
         inputs = self._reference.problem.inputs(seed)
         outputs = [output.detach().clone() for output in self._reference.outputs(inputs)]
         return [*outputs, *(inputs[number] for number in written)]
+
+
+def _is_whole(value: Any) -> bool:
+    import torch
+
+    return isinstance(value, torch.Tensor) and not is_continuous(value)
 
 
 def _vary(first: Any, *others: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from kernelwright.core import Evaluation, Status
@@ -31,6 +32,25 @@ def checked(evaluator: LocalEvaluator, name: str) -> Evaluation:
     function = translate(f"{path}::function", f"{path}::reference", f"{path}::inputs")
     with unread():
         return evaluator.plan(function.problem, function.kernel)[0]
+
+
+@pytest.mark.parametrize("read", [True, False])
+def test_what_may_follow_from_integers_that_never_differ_is_said(
+    evaluator: LocalEvaluator, tmp_path: Path, read: bool
+) -> None:
+    """A plan that is right for them alone is not saved."""
+    text = (FOLDER / "305_order_as_many_numbers.py").read_text()
+    text = text.replace("permuted(seed)", "[permuted(seed)[0], torch.arange(96).flip(0)]")
+    text = text if read else text.replace("order.tolist()", "reversed(range(96))")
+    (tmp_path / "ops.py").write_text(text)
+    (tmp_path / "rows_kernel.py").write_text((FOLDER / "rows_kernel.py").read_text())
+    function = translate(*(f"{tmp_path / 'ops.py'}::{name}" for name in ("function", "reference", "inputs")))
+    with unread():
+        found, _ = evaluator.plan(function.problem, function.kernel, tmp_path / "saved")
+    assert found.ok and found.replay is not None and found.replay.replayed
+    said = "the launches may depend on the integers of order, which are always the same"
+    assert found.replay.depends_on == (said if read else "")
+    assert (tmp_path / "saved").exists() is not read
 
 
 def forged(monkeypatch: pytest.MonkeyPatch, number: int, change: Callable[[LaunchStep], LaunchStep]) -> None:
