@@ -31,14 +31,14 @@ main()
 """
 
 
-class _Answer(BaseModel):
+class _SizesAnswer(BaseModel):
     """What the program says of a workload; it runs code of others, so it may say anything."""
 
     ended: bool
     sizes: dict[str, dict[str, int]]
 
 
-_ANSWERS = TypeAdapter(dict[str, _Answer])
+_ANSWERS = TypeAdapter(dict[str, _SizesAnswer])
 
 
 @dataclass(frozen=True)

@@ -116,12 +116,12 @@ class _Form:
             given = [found._without(item) for item in (*step.arguments, *step.grid)]
             found.shape = repr((plan.codes[step.code].name, len(step.grid), given))
             return found
-        given = [found._without(item) for item in step.args]
+        unnamed = [found._without(item) for item in step.args]
         named = {key: found._without(value) for key, value in step.kwargs.items()}
         found.results = step.results
         for layout in step.layouts:
             found.values += map(repr, (*layout.shape, *layout.strides, layout.offset))
-        found.shape = repr((step.operator, given, named, [(len(item.shape), item.dtype) for item in step.layouts]))
+        found.shape = repr((step.operator, unnamed, named, [(len(item.shape), item.dtype) for item in step.layouts]))
         return found
 
     @classmethod
