@@ -156,9 +156,9 @@ def _untold(own: Sequence[str], others: Sequence[Sequence[str]], places: Sequenc
     for value, place, *column in zip(own, places, *others, strict=True):
         groups[tuple(column)][place][value] += 1
     count = 0
-    for column, by_place in groups.items():
+    for elsewhere, by_place in groups.items():
         # The others say what it is here as well, where they agree on it.
-        expected = column[0] if len({*column}) == 1 else None
+        expected = elsewhere[0] if len({*elsewhere}) == 1 else None
         # Flags may be alike in the others by accident, but hardly so wherever one argument of one kernel is concerned.
         together = _exceptions(sum(by_place.values(), Counter()), expected, may_change=expected is None)
         apart = sum(_exceptions(values, expected, may_change=True) for values in by_place.values())
