@@ -30,7 +30,7 @@ from kernelwright.evaluators.languages.c_headers import HEADER, needed_headers
 from kernelwright.evaluators.replay.c_arguments import CArguments
 from kernelwright.evaluators.replay.c_source import ALWAYS, build, compile_c
 from kernelwright.evaluators.replay.generated_c import PREFIX, held_source
-from kernelwright.evaluators.replay.tir_c import generated_c
+from kernelwright.evaluators.replay.tir.cpu import generated_c
 from kernelwright.evaluators.replay.values import dtype_of
 
 REQUIRED = 0.02

@@ -15,7 +15,7 @@ from .c_arguments import require_reach
 from .c_source import compile_c
 from .generated_c import PREFIX, Given
 from .ptx import load_ptx
-from .tir import load_tir
+from .tir.gpu import load_tir
 from .values import UnplannableCallError, numbers_in
 
 Launcher = Callable[[Sequence[int], Sequence[Any]], None]

@@ -19,7 +19,7 @@ from .generated_c import Given
 from .operators import ALLOCATIONS, allowed_operator, kind_of
 from .random_bytes import RandomBytes
 from .threads import Threads
-from .tir_c import generated_c
+from .tir.cpu import generated_c
 from .values import UnplannableCallError, argument, dtype_of, layout_of, numbers_in
 from .walls import Form, Walled, Walls
 

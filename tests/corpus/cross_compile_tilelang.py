@@ -17,7 +17,7 @@ import tilelang
 import torch
 from kernelwright.core.launch_plan import KernelCode
 from kernelwright.corpus import find_problem, list_kernels
-from kernelwright.evaluators.replay.tir import require_device_code
+from kernelwright.evaluators.replay.tir.gpu import require_device_code
 from kernelwright.evaluators.workers.modules import ProblemModule
 from kernelwright.tests.evaluators.replay.host_calls import assert_ours_calls_the_same
 from tilelang import tvm

@@ -10,7 +10,7 @@ from typing import Any
 
 import tvm_ffi
 from kernelwright.core.launch_plan import KernelCode
-from kernelwright.evaluators.replay.tir_host import generated_host
+from kernelwright.evaluators.replay.tir.host import generated_host
 from tilelang import tvm
 from tilelang.backend.module import create_backend_context
 from tilelang.engine.lower import host_codegen

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from kernelwright.core.launch_plan import KernelCode
-from kernelwright.evaluators.replay.tir import _passes, require_device_code
+from kernelwright.evaluators.replay.tir.gpu import _passes, require_device_code
 from kernelwright.evaluators.replay.values import UnplannableCallError
 
 TARGET = {"kind": "cuda", "arch": "sm_90a"}

@@ -14,7 +14,7 @@ from kernelwright.evaluators.languages.tilelang import SUPPORT
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.replay.executor import PlanExecutor
 from kernelwright.evaluators.replay.record import Recorder
-from kernelwright.evaluators.replay.tir_c import generated_c
+from kernelwright.evaluators.replay.tir.cpu import generated_c
 from kernelwright.evaluators.replay.values import UnplannableCallError
 from torch import nn
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kernelwright.evaluators.replay.tir_compile import through_checked_ptx
+from kernelwright.evaluators.replay.tir.checked_ptx import through_checked_ptx
 from kernelwright.evaluators.replay.values import UnplannableCallError
 
 TARGET = {"kind": "cuda", "arch": "sm_90a"}

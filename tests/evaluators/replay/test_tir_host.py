@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from kernelwright.core.launch_plan import KernelCode
-from kernelwright.evaluators.replay.tir_host import generated_host
+from kernelwright.evaluators.replay.tir.host import generated_host
 from kernelwright.evaluators.replay.values import UnplannableCallError
 
 TARGET = {"kind": "cuda", "arch": "sm_90a"}

@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ...core.launch_plan import KernelCode
-from .values import UnplannableCallError
+from ....core.launch_plan import KernelCode
+from ..values import UnplannableCallError
 
 
 def generated_c(codes: Mapping[str, KernelCode]) -> dict[str, KernelCode]:

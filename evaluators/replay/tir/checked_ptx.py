@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from .ptx import require_only_computes
-from .values import UnplannableCallError
+from ..ptx import require_only_computes
+from ..values import UnplannableCallError
 
 _COMPILE_S = 600
 """Seconds that the assembler may take."""

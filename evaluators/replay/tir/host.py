@@ -11,9 +11,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ...core.launch_plan import KernelCode
-from .tir_descriptors import descriptor
-from .values import UnplannableCallError
+from ....core.launch_plan import KernelCode
+from ..values import UnplannableCallError
+from .descriptors import descriptor
 
 _KERNEL = re.compile(r"(?!_)[A-Za-z]\w{0,199}")
 """Names that are none of the runtime's own functions."""

@@ -1,7 +1,7 @@
 """TileLang's kernels for a GPU: lowered IR of host and device, compiled by TileLang with flags of ours.
 
 The IR comes from the candidate's process, so nothing in it is believed. TileLang generates the code of the device from
-it here, which may contain nothing but what kernels need. The code of the host is ours, see `tir_host`.
+it here, which may contain nothing but what kernels need. The code of the host is ours, see `host`.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import json
 import re
 from typing import Any
 
-from ...core.launch_plan import KernelCode
-from .generated_text import body_of
-from .tir_c import passes_of
-from .tir_compile import through_checked_ptx
-from .tir_host import generated_host
-from .values import UnplannableCallError
+from ....core.launch_plan import KernelCode
+from ..generated_text import body_of
+from ..values import UnplannableCallError
+from .checked_ptx import through_checked_ptx
+from .cpu import passes_of
+from .host import generated_host
 
 FLAGS = re.compile(
     r"-O[0-3]|--?use_fast_math|--?fmad=(true|false)|--?maxrregcount=\d+|-w|-lineinfo|--expt-relaxed-constexpr"
