@@ -20,12 +20,10 @@ from ..correctness.side_effects import SideEffects, WrittenWeights, poison
 from ..guards.own_kernels import LaunchCounter, is_own
 from ..guards.torch_share import operators_of
 from ..guards.watch import Watch
-from ..languages.base import UntraceableCallError, imported_supports, supports
+from ..languages.base import imported_supports, supports
 from ..languages.described_gpu import USUAL, describe_gpu
 from ..profiling.torch_profiler import profile_call
 from ..reference.arithmetic import Arithmetic
-from ..replay.record import Recorder, launches_of
-from ..replay.values import UnplannableCallError
 from ..timing.timed_calls import TimedCalls
 from ..workers import tensor_ipc
 from ..workers.channel import Channel, Message
@@ -34,6 +32,7 @@ from ..workers.modules import ProblemModule, construct, load_weights, outputs_of
 from ..workers.request_loop import GPU_FAULTS, Handler, describe, serve_requests, text_of
 from ..workers.user_call import result_parts
 from ..workers.user_modules import CandidateModules
+from .recording import record_plan
 
 _REQUESTS = (
     "load", "weights", "run", "again", "time", "timed_outputs", "operators", "profile", "record", "draw_host",
@@ -49,8 +48,6 @@ COUNTED = 3
 """Calls whose launches are counted."""
 CALLS_UNHEEDED = 2
 """Calls before those whose work on the host is measured."""
-CALLS_BEFORE, CALLS_BEFORE_S = 20, 0.25
-"""Calls before the recorded one, and the seconds after which fewer are enough."""
 
 
 def serve(channel: Channel, options: Message) -> None:
@@ -237,41 +234,16 @@ class CandidateWorker:
     def record(self, serial: int, seed: int, plan: str, constants: str, integers: int | None = None) -> Message:
         """Record a call of a new model with the current weights as a launch plan; from now on it is the model.
 
-        Not its first: a kernel may allocate buffers then, and another may stop working after some calls. Writes the
-        plan, and the constants that it names, to files. `reason` in the response says why there is no plan; `changing`
-        whether calls in between launched something else. `integers` is the seed of those that are held
-        (`ProblemModule.hold_integers`), if any; a user's function may read integers.
+        `integers` is the seed of those that are held (`ProblemModule.hold_integers`), if any; a user's function may
+        read integers. The response is that of `record_plan`.
         """
-        import torch
-
         current = self.models[serial]
         model = construct(lambda: type(current)(*self.problem.init_inputs()), self.device, seed=0).to(self.device)
-        packing, state = Recorder(), torch.nn.Module.state_dict(current)
         self.models[serial] = model  # what is watched, profiled and timed is what was recorded
         with self.problem.holding(integers):
             inputs = self.inputs.fill(draw(self.problem, seed))  # as timed calls have them
-        reads = self.options.get("package") is not None
-        start, earlier = time.perf_counter(), []
-        try:
-            packing.record_packing(model, lambda: load_weights(model, state), state)
-            for _ in range(CALLS_BEFORE):
-                earlier.append(launches_of(lambda: model(*inputs)))
-                self._synchronize()
-                if time.perf_counter() - start > CALLS_BEFORE_S:
-                    break
-            before = Recorder(packing, reads_integers=reads)
-            planned = before.record(model, inputs)
-            recorder = Recorder(packing, before, reads_integers=reads)
-            recorded = recorder.record(model, inputs)
-        except (UnplannableCallError, UntraceableCallError) as reason:
-            return {"reason": str(reason), "constants": []}
-        finally:
-            packing.release()
-        launches = sorted((launch.code, launch.grid) for launch in recorded.launches())
-        changing = any(item != launches for item in earlier[1:]) or planned.difference(recorded) is not None
-        Path(plan).write_text(recorded.model_dump_json())
-        constant = tensor_ipc.write([*recorder.constants.values(), *recorder.packing_constants], Path(constants))
-        return {"reason": None, "changing": changing, "constants": constant, "reads": recorder.reads}
+        reads_integers = self.options.get("package") is not None
+        return record_plan(current, model, inputs, reads_integers, self._synchronize, Path(plan), Path(constants))
 
     def draw_host(self, serial: int, seed: int, integers: int | None = None) -> Message:
         """Draw the inputs of the calls that `host` and `repeat` make, perhaps with the integers of another seed."""

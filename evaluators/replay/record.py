@@ -17,13 +17,13 @@ from ..profiling.products import tensors_in
 from ..workers.modules import form_of, is_continuous, unobserved, weights_of
 from ..workers.user_call import Layout
 from .constants import Kept, digest_of_constant
-from .operators import ALLOCATIONS, BROUGHT, changes_layout
+from .observed_operators import lists_observed, operators_observed
+from .operators import ALLOCATIONS, changes_layout
 from .turns import RecordedStep, TensorPlace, Turns
 from .values import UnplannableCallError, encode, layout_of, numbers_in
 
 _AS_STRIDED = "aten.as_strided.default"
 _COPY = "aten.copy_.default"
-_LISTS = ("tolist", "numpy", "__array__")
 
 
 def launches_of(call: Callable[[], object]) -> list[tuple[str, tuple[int, ...]]]:
@@ -124,8 +124,8 @@ class Recorder:
                 stack.enter_context(support.recording(self._launched))
             stack.enter_context(torch.no_grad())
             if self._may_read:
-                stack.enter_context(self._lists())
-            stack.enter_context(self._operators())
+                stack.enter_context(lists_observed(self._read))
+            stack.enter_context(operators_observed(self._observed, self._inside))
             return call()
 
     def _weights(self, model: Any) -> dict[str, int]:
@@ -259,42 +259,6 @@ class Recorder:
             self._codes[code.digest] = code
             self._append(LaunchStep(code=code.digest, arguments=encoded, grid=tuple(grid)))
 
-    def _lists(self) -> Any:
-        """Return a context that notes tensors of which this thread makes lists: of a CPU's, no operator does."""
-        from torch.overrides import TorchFunctionMode
-
-        recorder = self
-
-        class ListMode(TorchFunctionMode):  # type: ignore[misc, no-any-unimported, unused-ignore]
-            def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-                if (name := getattr(func, "__name__", "")) in _LISTS:
-                    recorder._read(name, tensors_in(args))
-                return func(*args, **(kwargs or {}))
-
-        return ListMode()
-
-    def _operators(self) -> Any:
-        """Return a context that records every torch operator of this thread."""
-        from torch.utils._python_dispatch import TorchDispatchMode
-
-        recorder = self
-
-        class RecordingMode(TorchDispatchMode):  # type: ignore[misc, no-any-unimported, unused-ignore]
-            @classmethod
-            def _should_skip_dynamo(cls) -> bool:
-                return False  # as in `profiling.op_counter`
-
-            def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-                if func.namespace not in BROUGHT:
-                    with self:
-                        return recorder._inside(func, args, kwargs or {})
-                result = func(*args, **(kwargs or {}))
-                with recorder._lock:
-                    recorder._operator(func, args, kwargs or {}, result)
-                return result
-
-        return RecordingMode()
-
     def _inside(self, func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
         """Call an operator that a file registered, whose own operators and launches are recorded in its place."""
         import torch
@@ -315,6 +279,10 @@ class Recorder:
             self.reads = True
         else:
             self._failed = self._failed or f"{name} reads values of a tensor into Python"
+
+    def _observed(self, func: Any, args: Any, kwargs: Mapping[str, Any], result: Any) -> None:
+        with self._lock:
+            self._operator(func, args, kwargs, result)
 
     def _operator(self, func: Any, args: Any, kwargs: Mapping[str, Any], result: Any) -> None:
         import torch
