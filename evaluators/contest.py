@@ -6,15 +6,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..core import Config, Evaluation, Kernel
+from ..core import Config, Evaluation, Kernel, ProblemError, Rejection, TorchProblem
 from .candidate.client import CandidateClient
 from .candidate.verified import CandidateError, VerifiedConfig
 from .compilation.pool import CompileResult
-from .pipeline.evaluation import EvaluationPipeline
+from .guards.own_kernels import registers_operators
+from .pipeline.candidate_runner import CONFIRMED, SUSPICIOUS_SPEEDUP, CandidateRunner
+from .pipeline.evaluation import EvaluationPipeline, is_timed
 from .pipeline.interleaved_timer import InterleavedTimes
-from .pipeline.verdicts import common_fields, failed_evaluation
+from .pipeline.verdicts import common_fields, compile_failure, failed_evaluation, rejected_evaluation
 from .pipeline.verification import Verification
 from .reference.client import ReferenceClient
+from .settings import Precision
 from .workers.channel import Message
 
 
@@ -161,3 +164,101 @@ class ContestPipeline(EvaluationPipeline):
         failed = failed_evaluation(reference_client, client, Config(), failure)
         client.close()
         return failed.model_copy(update={"code_digest": found["code_digest"], "stages": found["stages"]})
+
+
+class Contest:
+    """Evaluates kernels together; without those that fail, and one by one where that is not possible."""
+
+    def __init__(
+        self,
+        pipeline: ContestPipeline,
+        runner: CandidateRunner,
+        precision: Precision,
+        broken_rule: Callable[[TorchProblem, Kernel], Rejection | None],
+    ) -> None:
+        """`broken_rule` says which rule a kernel's source breaks, None where it breaks none."""
+        self._pipeline = pipeline
+        self._runner = runner
+        self._precision = precision
+        self._broken_rule = broken_rule
+
+    def evaluations(self, problem: TorchProblem, kernels: Sequence[Kernel]) -> list[Evaluation]:
+        """Return one evaluation per kernel; a suspicious speedup is measured a second time."""
+        found = self._contested(problem, kernels)
+        if any(item.speedup is not None and item.speedup.ratio > SUSPICIOUS_SPEEDUP for item in found):
+            found = [_confirmed(item) for item in self._contested(problem, kernels)]
+        return found
+
+    def _contested(self, problem: TorchProblem, kernels: Sequence[Kernel]) -> list[Evaluation]:
+        """Evaluate together, without those that fail; one by one where that is not possible."""
+        found: dict[int, Evaluation] = {}
+        together = all(is_timed(item, self._runner.device) and not registers_operators(item.source) for item in kernels)
+        while together and len(found) < len(kernels):
+            left = [number for number in range(len(kernels)) if number not in found]
+            try:
+                found |= dict(
+                    zip(left, self._beside_each_other(problem, [kernels[item] for item in left]), strict=True)
+                )
+            except EntrantFailedError as lost:
+                found[left[lost.number]] = lost.evaluation
+            except ProblemError:  # alone it shows whether that is the reference's own fault
+                together = False
+            finally:
+                self._runner.forget_candidate()
+        measured = all(item.measured for item in found.values())
+        if together and measured and not self._runner.may_lack_memory(problem, found.values()):
+            return [found[number] for number in range(len(kernels))]
+        return [self._runner.evaluate_in_full(problem, kernel, Config()) for kernel in kernels]
+
+    def _beside_each_other(self, problem: TorchProblem, kernels: Sequence[Kernel]) -> list[Evaluation]:
+        """Check one kernel after another, then time those that passed.
+
+        Raises `EntrantFailedError` where one fails only then.
+        """
+        entrants: dict[int, Entrant] = {}
+        try:
+            found = self._entered(problem, kernels, entrants)
+            if entrants:
+                current = next(iter(entrants.values())).verification.reference_client
+                with self._runner.shared(current):
+                    timed = self._pipeline.together(current, list(entrants.values()))
+                found |= dict(zip(entrants, timed, strict=True))
+        except EntrantFailedError as lost:
+            raise EntrantFailedError([*entrants][lost.number], lost.evaluation) from None
+        finally:
+            for entrant in entrants.values():
+                entrant.close()
+        return [found[number] for number in range(len(kernels))]
+
+    def _entered(
+        self, problem: TorchProblem, kernels: Sequence[Kernel], entrants: dict[int, Entrant]
+    ) -> dict[int, Evaluation]:
+        """Add those that pass their checks to `entrants`, by number; return the evaluations of the others."""
+        found: dict[int, Evaluation] = {}
+        reference_client = self._runner.reference_for(problem, kernels[0])
+        self._runner.processes.servers.device_memory.restart()
+        for number, kernel in enumerate(kernels):
+            if (broken := self._broken_rule(problem, kernel)) is not None:
+                found[number] = rejected_evaluation(kernel, Config(), broken, self._precision)
+                continue
+            current, client, compiled = self._runner.prepared(problem, kernel, Config())
+            if current is not reference_client:
+                raise ProblemError(f"the reference of {problem.id} was started again")
+            if compiled is not None and compiled.refused:
+                found[number] = compile_failure(reference_client, kernel, Config(), compiled)
+                continue
+            with self._runner.shared(reference_client):
+                entered = self._pipeline.enter(reference_client, client, compiled)
+            self._runner.client = None  # what is not replayed needs its process until it was timed
+            if isinstance(entered, Evaluation):
+                found[number] = entered
+            else:
+                entrants[number] = entered
+        return found
+
+
+def _confirmed(found: Evaluation) -> Evaluation:
+    if found.speedup is None or found.speedup.ratio <= SUSPICIOUS_SPEEDUP or found.contention is not None:
+        return found
+    told = "; ".join(filter(None, [found.message, CONFIRMED.format(SUSPICIOUS_SPEEDUP)]))
+    return found.model_copy(update={"message": told})

@@ -19,10 +19,10 @@ from ..core.environment import cores
 from ..core.generated_code import GeneratedCode
 from ..core.launch_plan import LaunchPlan
 from ..core.operator_graph import OperatorGraph
-from .contest import ContestPipeline, Entrant, EntrantFailedError
+from .contest import Contest, ContestPipeline
 from .guards.own_kernels import registers_operators
 from .guards.source import find_violation, find_violations
-from .pipeline.candidate_runner import CONFIRMED, SUSPICIOUS_SPEEDUP, CandidateRunner
+from .pipeline.candidate_runner import CandidateRunner
 from .pipeline.evaluation import is_timed
 from .pipeline.interleaved_timer import InterleavedTimer, InterleavedTimes
 from .pipeline.kept_processes import KeptProcesses
@@ -175,78 +175,8 @@ class LocalEvaluator:
 
     def contest(self, problem: Problem, kernels: Sequence[Kernel]) -> list[Evaluation]:
         """One evaluation per kernel, all timed interleaved; see `core.Judge`."""
-        problem = TorchProblem.of(problem)
-        found = self._contested(problem, kernels)
-        if any(item.speedup is not None and item.speedup.ratio > SUSPICIOUS_SPEEDUP for item in found):
-            found = [_confirmed(item) for item in self._contested(problem, kernels)]
-        return [self._told(item) for item in found]
-
-    def _contested(self, problem: TorchProblem, kernels: Sequence[Kernel]) -> list[Evaluation]:
-        """Evaluate together, without those that fail; one by one where that is not possible."""
-        found: dict[int, Evaluation] = {}
-        together = all(is_timed(item, self.device) and not registers_operators(item.source) for item in kernels)
-        while together and len(found) < len(kernels):
-            left = [number for number in range(len(kernels)) if number not in found]
-            try:
-                found |= dict(
-                    zip(left, self._beside_each_other(problem, [kernels[item] for item in left]), strict=True)
-                )
-            except EntrantFailedError as lost:
-                found[left[lost.number]] = lost.evaluation
-            except ProblemError:  # alone it shows whether that is the reference's own fault
-                together = False
-            finally:
-                self.forget_candidate()
-        measured = all(item.measured for item in found.values())
-        if together and measured and not self._runner.may_lack_memory(problem, found.values()):
-            return [found[number] for number in range(len(kernels))]
-        return [self._runner.evaluate_in_full(problem, kernel, Config()) for kernel in kernels]
-
-    def _beside_each_other(self, problem: TorchProblem, kernels: Sequence[Kernel]) -> list[Evaluation]:
-        """Check one kernel after another, then time those that passed.
-
-        Raises `EntrantFailedError` where one fails only then.
-        """
-        entrants: dict[int, Entrant] = {}
-        try:
-            found = self._entered(problem, kernels, entrants)
-            if entrants:
-                current = next(iter(entrants.values())).verification.reference_client
-                with self._runner.shared(current):
-                    timed = self._contest.together(current, list(entrants.values()))
-                found |= dict(zip(entrants, timed, strict=True))
-        except EntrantFailedError as lost:
-            raise EntrantFailedError([*entrants][lost.number], lost.evaluation) from None
-        finally:
-            for entrant in entrants.values():
-                entrant.close()
-        return [found[number] for number in range(len(kernels))]
-
-    def _entered(
-        self, problem: TorchProblem, kernels: Sequence[Kernel], entrants: dict[int, Entrant]
-    ) -> dict[int, Evaluation]:
-        """Add those that pass their checks to `entrants`, by number; return the evaluations of the others."""
-        found: dict[int, Evaluation] = {}
-        reference_client = self._runner.reference_for(problem, kernels[0])
-        self.processes.servers.device_memory.restart()
-        for number, kernel in enumerate(kernels):
-            if (broken := self._broken_rule(problem, kernel)) is not None:
-                found[number] = rejected_evaluation(kernel, Config(), broken, self.settings.precision)
-                continue
-            current, client, compiled = self._runner.prepared(problem, kernel, Config())
-            if current is not reference_client:
-                raise ProblemError(f"the reference of {problem.id} was started again")
-            if compiled is not None and compiled.refused:
-                found[number] = compile_failure(reference_client, kernel, Config(), compiled)
-                continue
-            with self._runner.shared(reference_client):
-                entered = self._contest.enter(reference_client, client, compiled)
-            self._runner.client = None  # what is not replayed needs its process until it was timed
-            if isinstance(entered, Evaluation):
-                found[number] = entered
-            else:
-                entrants[number] = entered
-        return found
+        contest = Contest(self._contest, self._runner, self.settings.precision, self._broken_rule)
+        return [self._told(item) for item in contest.evaluations(TorchProblem.of(problem), kernels)]
 
     def profile(self, problem: Problem) -> Profile:
         """Counted work of the reference, measured ceilings and known limits of the device."""
@@ -345,10 +275,3 @@ class LocalEvaluator:
 
     def __exit__(self, raised: type[BaseException] | None, *_: object) -> None:
         self._close(usable=raised is None)
-
-
-def _confirmed(found: Evaluation) -> Evaluation:
-    if found.speedup is None or found.speedup.ratio <= SUSPICIOUS_SPEEDUP or found.contention is not None:
-        return found
-    told = "; ".join(filter(None, [found.message, CONFIRMED.format(SUSPICIOUS_SPEEDUP)]))
-    return found.model_copy(update={"message": told})
