@@ -14,17 +14,19 @@ import typer
 import yaml
 from kernelwright.cli.main import app
 
+from .quick_code import quickly
+
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")])
 
 
-@pytest.mark.timeout(900)  # functions of Python are not quick: they wait for other tests to leave the processor idle
+@pytest.mark.timeout(900)  # what a page evaluates by itself waits for other tests to leave the processor idle
 @pytest.mark.filterwarnings("ignore:no tuned config of gemm")  # gemm.md says that it comes
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_examples_run(page: Path) -> None:
     namespace: dict[str, object] = {}
     for block in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
-        exec(compile(block, str(page), "exec"), namespace)
+        exec(compile(quickly(block), str(page), "exec"), namespace)
 
 
 def public_modules() -> dict[str, Path]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
 
 from .agent.history.recorded import RUN
+from .quick_code import quickly
 
 nbclient = pytest.importorskip("nbclient")
 nbformat = pytest.importorskip("nbformat")
@@ -44,6 +46,9 @@ def test_the_api_notebook_runs_on_the_package_alone() -> None:
     notebook = nbformat.read(NOTEBOOKS / "python_api.ipynb", as_version=4)
     code = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
     assert "from kernelwright" not in code and "import kernelwright\n" in code
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.source = ast.unparse(quickly(cell.source))
     nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3").execute(cwd=str(NOTEBOOKS))
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     shown = "\n".join(output["data"].get("text/plain", "") for output in outputs if "data" in output)

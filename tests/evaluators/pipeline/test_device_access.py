@@ -66,30 +66,36 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
 
 
 @pytest.fixture
-def evaluator() -> Iterator[LocalEvaluator]:
-    with Unguarded(settings=FAST) as fresh:
+def evaluator(evaluator: LocalEvaluator) -> Iterator[LocalEvaluator]:
+    """Uses the processes that other tests use, and takes the device for itself."""
+    with evaluator.beside() as fresh:
         yield fresh
 
 
 @pytest.fixture
-def proving() -> Iterator[LocalEvaluator]:
-    with Unguarded(settings=PROVING) as fresh:
+def proving(proving: LocalEvaluator) -> Iterator[LocalEvaluator]:
+    with proving.beside() as fresh:
         yield fresh
 
 
-def as_on_a_gpu(evaluator: LocalEvaluator, seen: Seen, memory_bytes: float = 0.0) -> None:
-    """A made-up GPU: too small to share, unless its memory is given."""
-    seen.access = evaluator._runner._access
-    seen.access._device = "cuda"
-    evaluator.processes.reference_client = partial(_with_memory, evaluator.processes.reference_client, memory_bytes)  # type: ignore[method-assign]
+@pytest.fixture
+def as_on_a_gpu(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Lets an evaluator take a CPU for a made-up GPU: too small to share, unless its memory is given."""
 
+    def let(evaluator: LocalEvaluator, memory_bytes: float = 0.0) -> None:
+        seen.access = evaluator._runner._access
+        seen.access._device = "cuda"
+        client_of = evaluator.processes.reference_client
 
-def _with_memory(
-    client_of: Callable[[TorchProblem], ReferenceClient], memory_bytes: float, problem: TorchProblem
-) -> ReferenceClient:
-    client = client_of(problem)
-    client.properties = {"total_memory": memory_bytes, "L2_cache_size": 50e6}  # a GPU's, not asked of the worker
-    return client
+        def with_memory(problem: TorchProblem) -> ReferenceClient:
+            client = client_of(problem)
+            # A GPU's, not asked of the worker.
+            monkeypatch.setattr(client, "properties", {"total_memory": memory_bytes, "L2_cache_size": 50e6})
+            return client
+
+        monkeypatch.setattr(evaluator.processes, "reference_client", with_memory)
+
+    return let
 
 
 ENOUGH_BYTES = 1e12
@@ -97,9 +103,13 @@ MEASURED = ("time", "time_baseline", "hand_calls", "ceilings", "candidate time",
 
 
 def test_checks_share_a_gpu_that_is_large_enough_and_what_is_timed_has_it_alone(
-    proving: LocalEvaluator, seen: Seen, scale_problem: TorchProblem, scale_kernel: Kernel
+    as_on_a_gpu: Callable[..., None],
+    proving: LocalEvaluator,
+    seen: Seen,
+    scale_problem: TorchProblem,
+    scale_kernel: Kernel,
 ) -> None:
-    as_on_a_gpu(proving, seen, ENOUGH_BYTES)
+    as_on_a_gpu(proving, ENOUGH_BYTES)
     (found,) = proving.evaluate(scale_problem, scale_kernel, [Config()])
     assert found.ok and found.replay is not None and found.replay.replayed
     assert {op for op in MEASURED if seen.locked[op]} >= {"time", "hand_calls", "candidate profile"}
@@ -110,13 +120,14 @@ def test_checks_share_a_gpu_that_is_large_enough_and_what_is_timed_has_it_alone(
 
 
 def test_a_check_gives_way_between_its_steps(
+    as_on_a_gpu: Callable[..., None],
     proving: LocalEvaluator,
     seen: Seen,
     scale_problem: TorchProblem,
     scale_kernel: Kernel,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    as_on_a_gpu(proving, seen, ENOUGH_BYTES)
+    as_on_a_gpu(proving, ENOUGH_BYTES)
     gave_way: Counter[str] = Counter()
     last = ""
 
@@ -144,9 +155,13 @@ def test_torchs_compiler_begins_before_others_have_to_wait(
 
 
 def test_finalists_are_checked_beside_others_and_timed_alone(
-    evaluator: LocalEvaluator, seen: Seen, scale_problem: TorchProblem, scale_kernel: Kernel
+    as_on_a_gpu: Callable[..., None],
+    evaluator: LocalEvaluator,
+    seen: Seen,
+    scale_problem: TorchProblem,
+    scale_kernel: Kernel,
 ) -> None:
-    as_on_a_gpu(evaluator, seen, ENOUGH_BYTES)
+    as_on_a_gpu(evaluator, ENOUGH_BYTES)
     found = evaluator.compare(scale_problem, scale_kernel, [Config({"BLOCK": 64}), Config({"BLOCK": 128})])
     assert [evaluation.status for evaluation in found] == [Status.OK] * 2, found
     assert seen.locked["time"] and seen.shared["check"]
@@ -154,19 +169,28 @@ def test_finalists_are_checked_beside_others_and_timed_alone(
 
 
 def test_a_problem_that_is_large_for_the_device_has_it_alone(
-    evaluator: LocalEvaluator, seen: Seen, scale_problem: TorchProblem, scale_kernel: Kernel
+    as_on_a_gpu: Callable[..., None],
+    evaluator: LocalEvaluator,
+    seen: Seen,
+    scale_problem: TorchProblem,
+    scale_kernel: Kernel,
 ) -> None:
-    as_on_a_gpu(evaluator, seen, 10_000)
+    as_on_a_gpu(evaluator, 10_000)
     (found,) = evaluator.evaluate(scale_problem, scale_kernel, [Config()])
     assert found.ok and seen.locked["check"] and not seen.shared["check"]
 
 
 @pytest.mark.parametrize(("room", "shares"), [(SHARES, False), (SHARES + 1, True)])
 def test_a_gpu_of_64_times_the_memory_is_shared(
-    evaluator: LocalEvaluator, seen: Seen, scale_problem: TorchProblem, room: int, shares: bool
+    as_on_a_gpu: Callable[..., None],
+    evaluator: LocalEvaluator,
+    seen: Seen,
+    scale_problem: TorchProblem,
+    room: int,
+    shares: bool,
 ) -> None:
     tensor_bytes = 4 * (32 * 256 + 256 + 32 * 256)
-    as_on_a_gpu(evaluator, seen, room * tensor_bytes)
+    as_on_a_gpu(evaluator, room * tensor_bytes)
     client = evaluator.processes.reference_client(scale_problem)
     assert client.tensor_bytes == tensor_bytes, "input, weight and output"
     assert seen.access is not None
@@ -176,43 +200,53 @@ def test_a_gpu_of_64_times_the_memory_is_shared(
 
 @pytest.mark.parametrize(("room", "evaluations"), [(ENOUGH_BYTES, 2), (10_000, 1)])
 def test_a_kernel_that_finds_too_little_memory_beside_others_is_evaluated_again_alone(
-    evaluator: LocalEvaluator, seen: Seen, scale_problem: TorchProblem, room: float, evaluations: int
+    as_on_a_gpu: Callable[..., None],
+    evaluator: LocalEvaluator,
+    seen: Seen,
+    scale_problem: TorchProblem,
+    room: float,
+    evaluations: int,
 ) -> None:
     hungry = torch_kernel("raise RuntimeError('CUDA out of memory. Tried to allocate 2.00 GiB')")
-    as_on_a_gpu(evaluator, seen, room)
+    as_on_a_gpu(evaluator, room)
     (found,) = evaluator.evaluate(scale_problem, hungry, [Config()])
     assert found.status is Status.RUNTIME_ERROR and "out of memory" in found.message
     assert (seen.shared["state"], seen.locked["state"]) == (evaluations - 1, 1)
 
 
 def test_a_kernel_that_finds_too_little_memory_beside_what_the_reference_keeps_is_evaluated_again_without_it(
-    evaluator: LocalEvaluator, seen: Seen, scale_problem: TorchProblem, monkeypatch: pytest.MonkeyPatch
+    as_on_a_gpu: Callable[..., None], seen: Seen, scale_problem: TorchProblem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ReferenceClient, "keeps_memory", property(lambda self: not self._saves))
     hungry = torch_kernel("raise RuntimeError('CUDA out of memory. Tried to allocate 2.00 GiB')")
-    as_on_a_gpu(evaluator, seen, 10_000)
-    for evaluations in (2, 3):  # once it keeps nothing, that is the kernel's own fault
-        (found,) = evaluator.evaluate(scale_problem, hungry, [Config()])
-        assert found.status is Status.RUNTIME_ERROR and seen.locked["state"] == evaluations
+    with Unguarded(settings=FAST) as evaluator:  # its reference keeps nothing afterwards
+        as_on_a_gpu(evaluator, 10_000)
+        for evaluations in (2, 3):  # once it keeps nothing, that is the kernel's own fault
+            (found,) = evaluator.evaluate(scale_problem, hungry, [Config()])
+            assert found.status is Status.RUNTIME_ERROR and seen.locked["state"] == evaluations
     assert seen.locked["save_memory"] == 1
 
 
 def test_a_check_at_other_sizes_that_finds_too_little_memory_beside_others_is_done_again_alone(
-    seen: Seen, scale_problem: TorchProblem
+    as_on_a_gpu: Callable[..., None], seen: Seen, scale_problem: TorchProblem
 ) -> None:
     little = "forward(self, x):\n        if len(x) == 4:\n            raise RuntimeError('CUDA out of memory')"
     kernel = PythonKernel.parse(SCALE_KERNEL.replace("forward(self, x):", little))
     with Unguarded(settings=replace(PROVING, second_workload=True)) as evaluator:
-        as_on_a_gpu(evaluator, seen, ENOUGH_BYTES)
+        as_on_a_gpu(evaluator, ENOUGH_BYTES)
         (found,) = evaluator.evaluate(scale_problem, kernel, [Config()])
     assert found.ok and found.second_workload is not None and "out of memory" in found.second_workload.message
     assert seen.shared["resize"] and seen.locked["resize"]
 
 
 def test_a_plan_is_compiled_while_others_measure(
-    proving: LocalEvaluator, seen: Seen, scale_problem: TorchProblem, scale_kernel: Kernel
+    as_on_a_gpu: Callable[..., None],
+    proving: LocalEvaluator,
+    seen: Seen,
+    scale_problem: TorchProblem,
+    scale_kernel: Kernel,
 ) -> None:
-    as_on_a_gpu(proving, seen)
+    as_on_a_gpu(proving)
     (found,) = proving.evaluate(scale_problem, scale_kernel, [Config()])
     assert found.ok and found.replay is not None and found.replay.replayed
     assert {"plan compiling", "replay check"} <= set(found.stages)
@@ -222,13 +256,14 @@ def test_a_plan_is_compiled_while_others_measure(
 
 
 def test_the_device_is_taken_again_where_a_plan_ends_the_process(
+    as_on_a_gpu: Callable[..., None],
     proving: LocalEvaluator,
     seen: Seen,
     scale_problem: TorchProblem,
     scale_kernel: Kernel,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    as_on_a_gpu(proving, seen)
+    as_on_a_gpu(proving)
     call = Worker.call
 
     def dies(self: Worker, seconds: float, **request: Any) -> Any:

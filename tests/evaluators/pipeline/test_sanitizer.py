@@ -66,10 +66,10 @@ class OnCpu(Sanitizer):
 class Bench:
     """An evaluator of which final checks use the tool in the folder, if there is one."""
 
-    def __init__(self, folder: Path, sandbox: Sandbox, most_s: float = MOST_S) -> None:
+    def __init__(self, folder: Path, evaluator: LocalEvaluator, most_s: float = MOST_S) -> None:
         self.noted = folder / "noted.jsonl"
         self._tool = folder / "compute-sanitizer"
-        self.evaluator = LocalEvaluator("cpu", replace(PROVING, sanitize=True, sandbox=sandbox))
+        self.evaluator = evaluator
         self._most_s = most_s
         self.forget()
 
@@ -94,18 +94,29 @@ class Bench:
         return found
 
 
-def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox, **options: float) -> Bench:
-    folder = tmp_path / "tools"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-    return Bench(folder, sandbox, **options)
+WATCHING = replace(PROVING, sanitize=True)
 
 
 @pytest.fixture
-def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    made = opened(tmp_path, monkeypatch, Sandbox.NONE)
-    with made.evaluator:
-        yield made
+def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder in which the tool is looked for."""
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    return folder
+
+
+@pytest.fixture
+def watching(proving: LocalEvaluator, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalEvaluator]:
+    """Uses the processes that other tests use, with a sanitizer of its own."""
+    monkeypatch.setattr(proving.processes, "sanitizer", proving.processes.sanitizer)  # put back at the end
+    with proving.beside(WATCHING) as evaluator:
+        yield evaluator
+
+
+@pytest.fixture
+def bench(tools: Path, watching: LocalEvaluator) -> Bench:
+    return Bench(tools, watching)
 
 
 def test_all_tools_make_the_call_and_find_nothing(
@@ -217,12 +228,11 @@ def test_a_device_that_the_tool_refuses(bench: Bench, scale_problem: TorchProble
 
 
 def test_a_tool_that_does_not_end_in_time_is_not_clean(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scale_problem: TorchProblem, scale_kernel: Kernel
+    tools: Path, watching: LocalEvaluator, scale_problem: TorchProblem, scale_kernel: Kernel
 ) -> None:
-    bench = opened(tmp_path, monkeypatch, Sandbox.NONE, most_s=8.0)
-    with bench.evaluator:
-        bench.tool(initcheck="hangs")
-        found = bench.found(scale_problem, scale_kernel)
+    bench = Bench(tools, watching, most_s=8.0)
+    bench.tool(initcheck="hangs")
+    found = bench.found(scale_problem, scale_kernel)
     assert found.status is Status.OK
     assert found.sanitizer["memcheck"] == "clean"
     assert all(found.sanitizer[tool].startswith("not finished: ") for tool in ("initcheck", "racecheck"))
@@ -244,17 +254,13 @@ def test_a_call_that_is_not_made_is_not_clean(
 
 @pytest.mark.parametrize("sandbox", [Sandbox.LANDLOCK, Sandbox.BWRAP])
 def test_the_call_is_confined(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    scale_problem: TorchProblem,
-    scale_kernel: Kernel,
-    sandbox: Sandbox,
+    tmp_path: Path, tools: Path, scale_problem: TorchProblem, scale_kernel: Kernel, sandbox: Sandbox
 ) -> None:
     if sandbox is Sandbox.LANDLOCK and not landlock.abi():
         pytest.skip("this kernel has no Landlock")
     if sandbox is Sandbox.BWRAP and (why := bubblewrap.obstacle(Places.of_this_process())) is not None:
         pytest.skip(why)
-    bench = opened(tmp_path, monkeypatch, sandbox)
+    bench = Bench(tools, LocalEvaluator("cpu", replace(WATCHING, sandbox=sandbox)))
     bench.noted = tmp_path / "notes" / "noted.jsonl"  # bubblewrap hides it
     bench.noted.parent.mkdir()
     with bench.evaluator:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import signal
 import struct
 import subprocess
@@ -24,7 +25,8 @@ QUICK = settings(
 GIVEN = Given((SIZE, SIZE, SIZE, Interval(0, 8)))
 """Eight elements each of X, I and Y."""
 _UNTOUCHED = 0xA5
-_SECONDS = 5
+_CPU_S = 1
+"""Seconds of the processor after which a program is taken for endless; it is ended by `SIGXCPU`."""
 
 
 @dataclass(frozen=True)
@@ -55,18 +57,20 @@ def ran(
     memory = folder / "memory"
     memory.write_bytes(margin + b"".join(data + margin for data in inputs))
     command = [sys.executable, "-S", "-E", str(Path(__file__).with_name("child.py"))]
-    try:
-        done = subprocess.run(
-            [*command, str(library), PREFIX + kernel.entry, str(memory), str(n)],
-            capture_output=True, text=True, timeout=_SECONDS, check=False,
-        )  # fmt: skip
-        end = {0: done.stdout.strip(), -signal.SIGILL: "trapped"}.get(done.returncode, str(done))
-    except subprocess.TimeoutExpired:
-        end = "endless"
+    done = subprocess.run(
+        [*command, str(library), PREFIX + kernel.entry, str(memory), str(n)],
+        capture_output=True, text=True, timeout=60, check=False, preexec_fn=_limit,
+    )  # fmt: skip
+    ends = {0: done.stdout.strip(), -signal.SIGILL: "trapped", -signal.SIGXCPU: "endless"}
+    end = ends.get(done.returncode, str(done))
     after = memory.read_bytes()
     inside = [slice(MARGIN + place * (MARGIN + SIZE), (place + 1) * (MARGIN + SIZE)) for place in range(3)]
     assert len({*after[:MARGIN], *(byte for place in inside for byte in after[place.stop : place.stop + MARGIN])}) == 1
     return Ran(end, struct.unpack("8f", after[inside[2]]))
+
+
+def _limit() -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (_CPU_S, _CPU_S + 1))
 
 
 def built(text: str, folder: Path) -> Path:
