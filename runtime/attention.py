@@ -45,11 +45,11 @@ from ..tuners.schedule.space import ScheduleSpace
 from ..tuners.search import Found, Search
 from .attention_result import ScheduleResult, loop_in
 from .devices import CPU, choose_device
-from .evaluators import STRICT, at_workloads, search_evaluator
+from .evaluators import at_workloads, search_evaluator
 from .jobs import Job, same_run
 from .options.groups import OUTPUT, SEARCH, WHERE, DeviceOptions, ResultOptions
 from .options.option import option
-from .options.trust import settings_of
+from .options.trust import TimingOptions, settings_of
 
 SHAPE = "Problem"
 OWN_TUNERS = ("schedule", "random_moves")
@@ -82,7 +82,7 @@ class AttentionConfig(ResultOptions, DeviceOptions):
     batch_size: int = option(1, "Batches.", SHAPE, at_least=1)
     num_heads: int = option(32, "Heads of queries.", SHAPE, at_least=1)
     num_kv_heads: int | None = option(
-        None, "Heads of keys and values, which groups of query heads share; by default as many.", SHAPE, at_least=1
+        None, "Heads of keys and values, shared by groups of query heads; by default as many.", SHAPE, at_least=1
     )
     seq_len_q: int = option(512, "Queries of a head.", SHAPE, at_least=1)
     seq_len_k: int | None = option(None, "Keys of a head; by default as many as queries.", SHAPE, at_least=1)
@@ -92,20 +92,18 @@ class AttentionConfig(ResultOptions, DeviceOptions):
     dtype: Half = option(Half.FLOAT16, "Element type: float16 or bfloat16.", SHAPE)
     tuner: str = option(
         "schedule",
-        "{choices}. Those of 'tune kernel' search over random keys.",
+        "{choices}. The tuners of 'tune kernel' search over random keys.",
         SEARCH,
         choices=_tuners,
     )
     trials: int = option(50, "At most this many schedules.", SEARCH, at_least=1)
-    seconds: float | None = option(None, "Start no trial after this time.", SEARCH, above=0)
+    seconds: float | None = option(None, "Start no trials after this time.", SEARCH, above=0)
     patience: int | None = option(None, "Stop after this many trials without a better one.", SEARCH, at_least=1)
     seed: int = option(0, "Random seed of the tuner.", SEARCH)
     schedule: Path | None = option(
         None, "A schedule to start from: schedule_0003.txt or .json of a search.", SEARCH, metavar="FILE"
     )
-    interval: int | None = option(
-        None, "Keep to this interval at the start, in cycles of the model.", SEARCH, metavar="CYCLES"
-    )
+    interval: int | None = option(None, "Start with this interval, in cycles of the model.", SEARCH, metavar="CYCLES")
     rates: Path | None = option(
         None, "Rates of the model that a measured search fitted: its rates.json.", SEARCH, metavar="FILE"
     )
@@ -304,7 +302,7 @@ def _evaluator(optimizer: ScheduleOptimizer, config: AttentionConfig, device: st
         yield SimulatedEvaluator(optimizer.loop)
         return
     adaptive = config.tuner in OWN_TUNERS or catalogue.adaptive(config.tuner)
-    settings = settings_of(STRICT, Settings(limits=Limits(compile_s=COMPILE_S)))
+    settings = settings_of(TimingOptions(), Settings(limits=Limits(compile_s=COMPILE_S)))
     with contextlib.ExitStack() as stack:
         yield at_workloads(partial(search_evaluator, [device], None, adaptive, settings), stack)
 

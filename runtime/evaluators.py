@@ -21,7 +21,6 @@ from ..evaluators.settings import Sampling, Sandbox, SearchSettings, Settings
 from ..evaluators.several_workloads import JudgingSeveral, SearchingSeveral, SeveralWorkloads
 from ..evaluators.waiting import WorkingClock
 from .devices import CPU, multiprocessors
-from .options.trust import TimingOptions, TrustOptions, settings_of
 
 if TYPE_CHECKING:
     from ..agent.rules import Machine
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
 Searcher = LocalEvaluator | MultiDeviceEvaluator | RemoteEvaluator
 EvaluatorT = TypeVar("EvaluatorT", bound=Searcher)
 Pooled = SeveralWorkloads[LocalEvaluator] | SeveralWorkloads[RemoteEvaluator]
-STRICT = TimingOptions()
-"""The default strictness."""
 
 
 def at_workloads(make: Callable[[], EvaluatorT], stack: contextlib.ExitStack) -> SeveralWorkloads[EvaluatorT]:
@@ -82,19 +79,18 @@ class Evaluators:
         self,
         device: str,
         lanes: int,
-        trust: TrustOptions = STRICT,
+        settings: Settings,
         remote: RemoteWorkers | None = None,
         kept: KeptProcesses | None = None,
     ) -> None:
-        """`kept` lends the processes."""
+        """Searches and turns leave out other sizes and compute-sanitizer: they are for the last check. `kept` lends the
+        processes."""
         self.clock = WorkingClock()
         """Clock for time limits, which stops while the run waits for the device."""
         self._device = device
         self._remote = remote
         self._stack = contextlib.ExitStack()
-        # Other sizes and compute-sanitizer are for the last check.
-        settings = settings_of(trust, Settings(second_workload=False))
-        self._settings, self._sanitize = replace(settings, sanitize=False), settings.sanitize
+        self._settings, self._sanitize = replace(settings, second_workload=False, sanitize=False), settings.sanitize
         self._searchers: dict[int, Screener] = {}
         self._judges: dict[tuple[int, tuple[str, ...]], Judge] = {}
         self.pool: list[Pooled] = []
@@ -116,7 +112,7 @@ class Evaluators:
 
     @property
     def compilers(self) -> int:
-        """How many kernels a search compiles at once."""
+        """Number of kernels that a search compiles at once."""
         if self._remote is not None:
             return max(1, self._remote.lanes)
         return _search_settings([self._device], None, True).compilers

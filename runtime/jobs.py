@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,6 @@ from ..core import (
     default_backend,
     read_journal,
 )
-from ..core.baselines import COMPILE, reference_name
 from ..core.events import Emit, Warned
 from ..core.journal import of
 from ..core.user_package import needs_package
@@ -35,7 +34,7 @@ from ..corpus.recorded import RecordedProblem
 from ..evaluators.settings import Precision
 from .devices import CPU, device_label
 from .options.groups import FunctionOptions, ProblemOptions, parse_tolerance
-from .options.trust import Baseline, TargetOptions, TimingOptions, TrustOptions
+from .options.trust import Conditions
 
 if TYPE_CHECKING:
     from ..agent.turn import Turn
@@ -57,7 +56,7 @@ class Job:
     """How the user, or a list, named the kernel."""
     where: str = ""
     """The machines that evaluate the kernel, such as 'Modal H100'; empty for this one."""
-    trust: TrustOptions = field(default_factory=TimingOptions)
+    conditions: Conditions = Conditions()
     function: UserFunction | None = None
     """The user's function that the kernel was made of."""
     first: bool = False
@@ -82,27 +81,19 @@ class Job:
         return f"{of}, {self.reference} ({self.backend}), on {self.where or self.device}"
 
     @property
-    def graph(self) -> bool:
-        """Whether it is timed as a captured CUDA graph."""
-        return isinstance(self.trust, TimingOptions) and self.trust.graph
-
-    @property
     def precision(self) -> Precision:
         """How exactly the reference computes."""
-        return self.trust.precision if isinstance(self.trust, TimingOptions) else Precision.FP32
+        return self.conditions.precision
 
     @property
     def beside_compile(self) -> bool:
         """Whether the result is compared with `torch.compile`: on request, and if that is the user's alternative."""
-        asked = isinstance(self.trust, TimingOptions) and Baseline.COMPILE in self.trust.baseline
-        return asked or self.first or self.against == COMPILE
+        return self.conditions.beside_compile or self.first
 
     @property
     def against(self) -> str:
         """The baseline of the target speedup; the reference without a target."""
-        if isinstance(self.trust, TargetOptions):
-            return self.trust.target_baseline.value
-        return reference_name(self.precision)
+        return self.conditions.against
 
 
 def choose_backend(options: ProblemOptions, device: str) -> str:
@@ -126,14 +117,13 @@ def find_job(options: ProblemOptions, reference: str, device: str, where: str = 
     problem = find_problem(options.problem or file.problem, options.dataset).read()
     _require_runnable(kernel, reference, device)
     at = at_workload(problem, kernel.target, device, options.workload)
-    trust = options if isinstance(options, TrustOptions) else TimingOptions()
-    return Job(kernel, at, device, reference, where, trust)
+    return Job(kernel, at, device, reference, where, Conditions.of(options))
 
 
 def named_problem(path: Path) -> str | None:
     """The problem that a kernel file says it solves, in its header or by its name: an id, or a path.
 
-    None for a file that is no kernel, such as a problem, which stands for the shipped kernel.
+    None for a file that is not a kernel, such as a problem, which stands for the shipped kernel.
     """
     if "class ModelNew" not in path.read_text(errors="replace"):
         return None
@@ -167,8 +157,7 @@ def _job_of_function(options: ProblemOptions, reference: str, device: str, where
     problem = function.problem if options.workload is None else function.problem.at(options.workload)
     if options.tolerance is not None:
         problem = problem.tolerating(*parse_tolerance(options.tolerance))
-    trust = options if isinstance(options, TrustOptions) else TimingOptions()
-    return Job(function.kernel, problem, device, reference, where, trust, function)
+    return Job(function.kernel, problem, device, reference, where, Conditions.of(options), function)
 
 
 def _require_runnable(kernel: Kernel, reference: str, device: str) -> None:
@@ -225,8 +214,8 @@ def run_record(job: Job, model: str) -> RunRecord:
         kernel=job.kernel.digest,
         device=job.label,
         # Results under other rules, or with another timing, do not apply to this run.
-        allow_torch=job.trust.allow_torch.value,
-        graph=str(job.graph),
+        allow_torch=job.conditions.allow_torch.value,
+        graph=str(job.conditions.graph),
         precision=job.precision.value,
         against=job.against,
         backend=job.backend,

@@ -108,5 +108,5 @@ class Runtime:
         return opened if sampling is None else partial(opened, sampling=sampling)
 
     def evaluators(self, device: str, lanes: int, options: TrustOptions) -> Callable[[], Evaluators]:
-        """Return a function that opens the evaluators of a run with so many lanes. Its caller closes them."""
-        return partial(Evaluators, device, lanes, options, self.remote, self._kept)
+        """Return a function that opens the evaluators of a run with this many lanes. Its caller closes them."""
+        return partial(Evaluators, device, lanes, settings_of(options, Settings()), self.remote, self._kept)

@@ -151,7 +151,7 @@ def key_of(job: Job, path: Path | None) -> FigureKey:
         workload=job.problem.workload,
         sizes=job.problem.sizes_key,
         precision=job.precision.value,
-        graph=job.graph,
+        graph=job.conditions.graph,
     )
 
 

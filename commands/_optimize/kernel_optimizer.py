@@ -61,8 +61,8 @@ class KernelOptimizer:
         writing = self._proposers.writer(self._prepare(task.problem, task.backend)) if model else None
         path = self.results.first_kernel_path(task.problem, task.backend)
         start, *others = first_kernels_of(task, evaluator, writing, path, settings.resume, self._emit)
-        trust = settings.trust
-        return Job(start, task.problem, self.device, reference, trust=trust, first=True, others=tuple(others))
+        judged = settings.conditions
+        return Job(start, task.problem, self.device, reference, conditions=judged, first=True, others=tuple(others))
 
     def target(self, job: Job) -> float | None:
         """Return the target speedup: the one that was requested, by default `TARGET`, and none for a module.

@@ -1,4 +1,4 @@
-"""What a session of `optimize` and `batch` does with kernels: all that it needs of the options."""
+"""Settings of a session of `optimize` and `batch`, read from the options."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...runtime.evaluators import Evaluators
 from ...runtime.first_kernels import OpenProblem, open_problem
 from ...runtime.jobs import Job
 from ...runtime.options.groups import ReturnOptions, RunOptions
-from ...runtime.options.trust import TrustOptions
+from ...runtime.options.trust import Conditions
 from ...runtime.proposers import ProposerSettings
 from ...runtime.runtime import Runtime
 from ...runtime.write_result import PatchDestination
@@ -24,7 +24,7 @@ MODEL_ITERATIONS = 5
 
 @dataclass(frozen=True)
 class SessionSettings:
-    """What is done with each kernel, and where its files go."""
+    """How each kernel is optimized, and where its files go."""
 
     device: str
     results: Path
@@ -36,8 +36,8 @@ class SessionSettings:
     destination: PatchDestination
     criteria: StoppingCriteria
     proposer: ProposerSettings
-    trust: TrustOptions
-    """How strictly first kernels are judged."""
+    conditions: Conditions
+    """How first kernels are judged."""
     find_job: Callable[[str], Job]
     """Returns the kernel of a reference."""
     find_open: Callable[[str], OpenProblem | None]
@@ -67,7 +67,7 @@ class SessionSettings:
                 budget=Budget(trials=options.max_trials, seconds=options.time_limit),
             ),
             proposer=proposer,
-            trust=options,
+            conditions=Conditions.of(options),
             find_job=partial(runtime.joint_job, options, device=device),
             find_open=partial(open_problem, options, device=device, model=by_model),
             open_evaluators=runtime.evaluators(device, options.beam, options),

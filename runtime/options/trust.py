@@ -58,8 +58,8 @@ class QuickOptions(Options):
 
     quick: bool = option(
         False,
-        "A first look, as on a busy machine: timings of 0.1 s beside whatever else runs, and on a CPU no proof by "
-        "replayed launches, so a kernel counts though it is unproven.",
+        "A quick first look: timings of 0.1 s that ignore other load, and on a CPU no proof by replayed launches, so "
+        "a kernel counts even if it is unproven.",
         TRUST,
         trusted=True,
     )
@@ -71,7 +71,7 @@ class ProofOptions(TrustOptions, QuickOptions):
 
     require_replay: bool = option(
         True,
-        "Accept kernels whose launches could not be replayed without their Python: ok in place of unproven.",
+        "Accept kernels whose launches could not be replayed without their Python: ok instead of unproven.",
         TRUST,
         trusted=True,
     )
@@ -91,7 +91,7 @@ class TimingOptions(ProofOptions):
     )
     baseline: tuple[Baseline, ...] = option(
         (),
-        "Time the reference as torch compiles it, too: compile, max-autotune; may be repeated.",
+        "Also time the reference as compiled by torch: compile, max-autotune; may be repeated.",
         TRUST,
         metavar="NAME",
     )
@@ -109,8 +109,8 @@ class SanitizeOptions(Options):
 
     sanitize: bool = option(
         False,
-        "On a GPU, let NVIDIA's compute-sanitizer, where it is installed, look for accesses out of bounds, reads of "
-        "memory that nobody wrote and races in shared memory; up to a minute.",
+        "On a GPU, let NVIDIA's compute-sanitizer, if installed, look for out-of-bounds accesses, reads of "
+        "uninitialized memory and races in shared memory; takes up to a minute.",
         TRUST,
         trusted=True,
     )
@@ -128,7 +128,7 @@ class FinalCheckOptions(Options):
 
     sanitize: bool = option(
         True,
-        "Leave NVIDIA's compute-sanitizer out of final checks on a GPU, where it takes up to a minute for a kernel.",
+        "Skip NVIDIA's compute-sanitizer in final checks on a GPU, where it takes up to a minute per kernel.",
         TRUST,
         trusted=True,
     )
@@ -160,6 +160,33 @@ class TargetOptions(TimingOptions):
                 "`against` strict is eager PyTorch in fp32, which is not timed with `precision` default",
                 "leave one of them out",
             )
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """The conditions under which a kernel is judged, which identify a run: plain values, read from options once."""
+
+    allow_torch: AllowTorch = AllowTorch.GLUE
+    graph: bool = False
+    precision: Precision = Precision.FP32
+    against: str = Against.STRICT.value
+    """The baseline of the target speedup; the reference without a target."""
+    beside_compile: bool = False
+    """Whether `torch.compile` is timed, on request or as the target's baseline."""
+
+    @classmethod
+    def of(cls, options: Options) -> Conditions:
+        """Return the conditions that these options set; others have their defaults."""
+        timed = options if isinstance(options, TimingOptions) else TimingOptions()
+        aimed = timed if isinstance(timed, TargetOptions) else TargetOptions(precision=timed.precision)
+        against = aimed.target_baseline
+        return cls(
+            allow_torch=options.allow_torch if isinstance(options, TrustOptions) else timed.allow_torch,
+            graph=timed.graph,
+            precision=timed.precision,
+            against=against.value,
+            beside_compile=Baseline.COMPILE in timed.baseline or against is Against.COMPILE,
+        )
 
 
 def settings_of(options: TrustOptions, settings: Settings) -> Settings:

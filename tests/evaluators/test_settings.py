@@ -37,7 +37,7 @@ def test_commands_are_quick_where_they_are_asked_to_be() -> None:
     for quick in (False, True):
         found = settings_of(EvaluateOptions(kernel="1_1", quick=quick), Settings())
         assert (found.require_replay, found.sampling.heeds_load) == (not quick, not quick)
-    with Evaluators("cpu", 1, TimingOptions(quick=True)) as evaluators:
+    with Evaluators("cpu", 1, settings_of(TimingOptions(quick=True), Settings())) as evaluators:
         (evaluator,) = evaluators.pool
         searcher = evaluators.searcher(evaluator)
         assert not searcher.first.settings.search.sampling.heeds_load  # type: ignore[attr-defined]
@@ -49,7 +49,7 @@ def test_the_sanitizer_is_for_last_checks_of_a_run_and_where_evaluate_is_asked_f
     assert not settings_of(EvaluateOptions(kernel="1_1", sanitize=True, quick=True), Settings()).sanitize
     assert settings_of(TuneOptions(kernel="1_1"), Settings()).sanitize
     for asked in (True, False):
-        with Evaluators("cpu", 1, OptimizeOptions(kernel="1_1", sanitize=asked)) as evaluators:
+        with Evaluators("cpu", 1, settings_of(OptimizeOptions(kernel="1_1", sanitize=asked), Settings())) as evaluators:
             (evaluator,) = evaluators.pool
             assert not evaluator.first.settings.sanitize  # type: ignore[attr-defined]
             assert not evaluators.searcher(evaluator).first.settings.sanitize  # type: ignore[attr-defined]

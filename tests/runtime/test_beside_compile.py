@@ -13,11 +13,11 @@ from kernelwright.core.baselines import beside_compile
 from kernelwright.evaluators.pipeline.interleaved_timer import InterleavedTimer
 from kernelwright.evaluators.settings import Settings
 from kernelwright.runtime.jobs import Job
-from kernelwright.runtime.options.trust import Against, Baseline, TargetOptions
+from kernelwright.runtime.options.trust import Against, Baseline, Conditions, TargetOptions
 
 from ..fakes import PROBLEM, evaluation, kernel
 
-PLAIN = Job(kernel(1.0), PROBLEM, "cpu", "1_1", trust=TargetOptions())
+PLAIN = Job(kernel(1.0), PROBLEM, "cpu", "1_1")
 
 
 @pytest.mark.parametrize(
@@ -25,9 +25,9 @@ PLAIN = Job(kernel(1.0), PROBLEM, "cpu", "1_1", trust=TargetOptions())
     [
         (PLAIN, False),
         (replace(PLAIN, first=True), True),
-        (replace(PLAIN, trust=TargetOptions(baseline=(Baseline.COMPILE,))), True),
-        (replace(PLAIN, trust=TargetOptions(baseline=(Baseline.MAX_AUTOTUNE,))), False),
-        (replace(PLAIN, trust=TargetOptions(against=Against.COMPILE)), True),
+        (replace(PLAIN, conditions=Conditions.of(TargetOptions(baseline=(Baseline.COMPILE,)))), True),
+        (replace(PLAIN, conditions=Conditions.of(TargetOptions(baseline=(Baseline.MAX_AUTOTUNE,)))), False),
+        (replace(PLAIN, conditions=Conditions.of(TargetOptions(against=Against.COMPILE))), True),
     ],
 )
 def test_it_is_timed_on_request_and_for_a_first_kernel(job: Job, asked: bool) -> None:
