@@ -67,7 +67,7 @@ class EntryGroup(Generic[T]):
             raise self.broken(point, f"cannot be loaded ({type(error).__name__}: {error})") from error
         if isinstance(found, type) or not isinstance(found, self.kind):
             actual = f"the class {found.__name__}" if isinstance(found, type) else f"of type {type(found).__name__}"
-            raise self.broken(point, f"is no {self.kind_name}: it is {actual}")
+            raise self.broken(point, f"is not a {self.kind_name}: it is {actual}")
         return found
 
     def broken(self, point: EntryPoint, why: str) -> OptionError:

@@ -17,15 +17,15 @@ CHECK_S = 0.1
 COMPILE_S = 2.0
 """Compile time in seconds that is assumed if it was not measured."""
 SLACK = 2.0
-"""How much longer than expected a search may take: some configs compile slowly, or hang."""
+"""Factor by which a search may exceed its estimate: some configs compile slowly, or hang."""
 LEAST_S, MOST_S = 5.0, 60.0
 
 
 def effort(space: SearchSpace, timed: Evaluation, compilers: int) -> Budget:
     """Return trials and seconds for a search of the space, from an evaluation of the kernel or of a similar one.
 
-    The number of trials grows with the square root of the space, as the tuner does not need all of it; the seconds are
-    what so many take with this many compilers.
+    The number of trials grows with the square root of the space, since a tuner need not visit all of it; the seconds
+    are the estimated duration of those trials with the given number of compilers.
     """
     wanted = FEWEST + 2 * math.isqrt(space.cardinality)
     trials = min(space.cardinality, MOST, wanted)

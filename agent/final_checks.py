@@ -13,7 +13,7 @@ from .turn import Candidate
 from .workbench import LastCheck, Workbench
 
 CHECKS = 3
-"""How often a kernel's final check is made at most while other processes disturb it."""
+"""Most attempts at a kernel's final check while other processes disturb it."""
 
 
 class FinalChecks:

@@ -35,7 +35,7 @@ class Outcome:
     kernel: Kernel
     """The best kernel, its parameters bound; the start kernel when nothing was better."""
     best: Evaluation
-    """Its last measurement, in a fresh process; the start's evaluation when that failed."""
+    """The best kernel's final measurement, in a fresh process; the start's evaluation if that failed."""
     turns: tuple[Turn, ...]
     stopped: str
     """Why the loop ended, in words."""

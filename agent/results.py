@@ -19,7 +19,7 @@ from .turn import Turn
 class Results:
     """A results folder: `level2/2_10_optimized_1.234x_triton.py`, and histories and journals in multiturn_logs/.
 
-    TileLang on CUDA is the backend that is meant where kernels and histories name none.
+    TileLang on CUDA is the default backend for kernels and histories that name none.
 
     Raises `ResultsError` when the folder cannot be written.
     """

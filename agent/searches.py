@@ -47,16 +47,16 @@ class WantedSearch:
     trials: int
     seconds: float | None = None
     patience: int | None = None
-    """If given it is a short search: it ends after so many trials in a row without a better one, and compares few
-    finalists."""
+    """If given, the search is a short one: it ends after this many trials in a row without improvement, and compares
+    few finalists."""
     known: Evaluation | None = None
     """A quick evaluation of the unmodified kernel, which the search need not repeat."""
     left: int | None = None
-    """Trials that the run has left, which end a search as `seconds` do."""
+    """Trials left in the run's budget; running out ends the search, as `seconds` does."""
 
     @property
     def budget(self) -> Budget:
-        """Its limits."""
+        """The search's limits."""
         return Budget(trials=self.trials if self.left is None else min(self.trials, self.left), seconds=self.seconds)
 
     @property

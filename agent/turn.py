@@ -31,7 +31,7 @@ class Attempt:
     """The first failure, for the next attempt to learn from."""
     gain: float | None = None
     """For a change of a batch, the speedup over the turn's kernel in the same screening, 0.0 if it failed. Such an
-    evaluation is no result."""
+    evaluation is not a result."""
 
     @property
     def quick(self) -> bool:

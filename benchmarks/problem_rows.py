@@ -39,7 +39,7 @@ def numbers(text: str) -> set[int]:
     for part in text.split(","):
         first, _, last = part.strip().partition("-")
         if not first.isdecimal() or not (last or first).isdecimal():
-            raise argparse.ArgumentTypeError(f"{part.strip()!r} is no number of a problem; write 1,19 or 1-10")
+            raise argparse.ArgumentTypeError(f"{part.strip()!r} is not a number of a problem; write 1,19 or 1-10")
         found.update(range(int(first), int(last or first) + 1))
     return found
 
@@ -81,5 +81,5 @@ class Rows:
                 rows.append(json.loads(line))
             except ValueError:
                 if number < len(lines):
-                    raise OptionError(f"{path}, line {number} is no row", "name another --output") from None
+                    raise OptionError(f"{path}, line {number} is not a row", "name another --output") from None
         return rows

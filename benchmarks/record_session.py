@@ -27,7 +27,7 @@ FONT_FACES = re.compile(r"@font-face \{\{.*?\}\}\s*", re.DOTALL)
 
 
 class Recorded(RunTable):
-    """A live display on what is no terminal: each table is kept as it is at its end, without the frames before."""
+    """A live display on what is not a terminal: each table is kept as it is at its end, without the frames before."""
 
     def close(self) -> None:
         """End a table with a line's end, which a terminal does not need."""

@@ -69,7 +69,7 @@ class Registered(TyperCommand):
 
     @property
     def params(self) -> Any:
-        """Its flags and arguments."""
+        """The command's flags and arguments."""
         return self._built.params
 
     @params.setter

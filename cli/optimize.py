@@ -38,7 +38,7 @@ def _optimize(
     ] = False,
     batch: Annotated[
         str | None,
-        typer.Option(help="Optimize every kernel named in a file, one a line; - reads standard input.", metavar="FILE"),
+        typer.Option(help="Optimize every kernel named in a file, one per line; - reads stdin.", metavar="FILE"),
     ] = None,
     format: Annotated[
         Format | None, typer.Option(help="Form of --list-slow: plain, json, csv. On a terminal a table.")
@@ -101,4 +101,4 @@ def read_references(source: str) -> list[str]:
     lines = [line.partition("#")[0].split() for line in text.splitlines()]
     if references := [words[-1] for words in lines if words]:
         return list(dict.fromkeys(references))
-    raise OptionError(f"`batch` {source} names no kernels", "write one a line, such as level2/2_10.py")
+    raise OptionError(f"`batch` {source} names no kernels", "write one per line, such as level2/2_10.py")

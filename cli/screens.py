@@ -40,7 +40,7 @@ from .parameters import as_flags, option_names
 
 _COLORS = {Mark.GOOD: "green", Mark.DOUBTFUL: "yellow", Mark.FAILED: "red"}
 ROWS = 8
-"""Of the latest trials, in the live table."""
+"""Number of latest trials in the live table."""
 
 
 _ENDS = ("\n", "\r")
@@ -76,7 +76,7 @@ class Screen:
         self.errors = console(stderr=True)
         self.console.file = self.console.file  # this very stream, whatever sys.stdout becomes while a library draws
         self.steps: dict[str, Spinner | Progress] = {}
-        """What is drawn of steps that are not over, by their texts."""
+        """Progress displays of unfinished steps, by their texts."""
         self.shown: list[Result] = []
 
     def emit(self, event: Event) -> None:
@@ -332,5 +332,5 @@ def remark(evaluation: Evaluation) -> str:
     if evaluation.duplicate_of is not None:
         return f"  (the code of {describe_config(evaluation.duplicate_of)})"
     if evaluation.contention is not None:
-        return f"  (others used {evaluation.contention:.1f} cores)"
+        return f"  (other processes used {evaluation.contention:.1f} cores)"
     return f"  {first_line(evaluation.message, 100)}" if evaluation.message else ""

@@ -269,8 +269,8 @@ class RunTable(RunLines):
 
 
 def disturbance(cores: float) -> str:
-    """Return 'others used 0.8 cores', or that the times vary if no other process ran."""
-    return f"others used {cores:.1f} cores" if cores >= 0.05 else "times vary"
+    """Return 'other processes used 0.8 cores', or that the times vary if no other process ran."""
+    return f"other processes used {cores:.1f} cores" if cores >= 0.05 else "times vary"
 
 
 def gain_text(gain: float | None) -> str:

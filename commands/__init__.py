@@ -10,6 +10,6 @@ NAMES = {
     ("tune", "kernel"): "tune",
     ("tune", "replay"): "replay",
 }
-"""Names of commands in Python and for agents, if they differ from the path."""
+"""Names of commands in Python and for agents that differ from the command's path."""
 ELSEWHERE = {("mcp",): "mcp_server.command"}
-"""Commands whose modules stand beside what they are about: it stands above `commands/`, whose tools it offers."""
+"""Commands whose modules live outside of `commands/`: the MCP server is above it, since it offers its tools."""

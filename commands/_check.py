@@ -1,4 +1,4 @@
-"""What `check` is made of: the check of one kernel, and reports for machines that build software.
+"""Parts of `check`: the check of one kernel, and reports for build systems.
 
 A kernel is checked against its reference, and against what was stored of the same device.
 
@@ -36,7 +36,7 @@ class Verdict(StrEnum):
     SLOWER = "slower"
     WRONG = "wrong"
     UNPROVEN = "unproven"
-    """Its own calls are correct, but it was not replayed."""
+    """The kernel's own calls are correct, but it was not replayed."""
     CHECKED = "checked"
     """Correct, but not compared."""
     DISTURBED = "disturbed"
@@ -163,7 +163,7 @@ class Check:
             before = f"; before {self._figure.speedup}" if self._figure else ""
             return Verdict.RECORDED, f"{len(self._timed)} of {RUNS} runs{before}"
         if found.contention is not None:
-            return Verdict.DISTURBED, f"others used {found.contention:.1f} cores while it was timed"
+            return Verdict.DISTURBED, f"other processes used {found.contention:.1f} cores while it was timed"
         if self._stored is None:
             return Verdict.CHECKED, ""
         if self._figure is None:
@@ -179,7 +179,7 @@ class Check:
             return verdict, f"{lost:.1%} slower than on {figure.recorded}, twice{_other_versions(figure, found)}"
         if len(self._found) > 1:
             return Verdict.AS_FAST, f"once it looked slower: {self._found[0].speedup}"
-        return verdict, "record it again, so that it stays so" if verdict is Verdict.FASTER else ""
+        return verdict, "record it again to keep the gain" if verdict is Verdict.FASTER else ""
 
     def _against(self, figure: Figure) -> Verdict:
         found = self._found[-1]

@@ -1,4 +1,4 @@
-"""What `list_slow` is made of: rows in tables and in forms for pipes, earlier measurements, problems without a kernel.
+"""Parts of `list_slow`: rows in tables and in formats for pipes, earlier measurements, problems without a kernel.
 
 What was measured is on disk at once: an interrupted listing goes on where it stopped. Problems without a kernel are
 ranked by what there is to gain: eager and compiled time over the roofline's floor.

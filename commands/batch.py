@@ -47,7 +47,7 @@ class Options(RunOptions):
         """Raise `OptionError` for options that contradict each other."""
         super().check()
         if not self.kernels:
-            raise OptionError("the batch names no kernels", "name one a line, such as level2/2_10.py")
+            raise OptionError("the batch names no kernels", "name one per line, such as level2/2_10.py")
         if self.problem:
             raise OptionError("`problem` names one problem", "leave it out of a batch")
 

@@ -53,7 +53,7 @@ class Options(TimingOptions, ProblemOptions):
         metavar="FILE",
     )
     record: bool = option(
-        False, "Store the figures in `baseline_file` instead of comparing; other entries stay.", COMPARISON
+        False, "Store the figures in `baseline_file` instead of comparing; other entries are kept.", COMPARISON
     )
     tolerance: float = option(
         0.05,

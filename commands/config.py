@@ -40,7 +40,7 @@ class Options(BaseOptions):
 
 @dataclass(frozen=True)
 class Plan(command.Plan):
-    """Whose settings are shown."""
+    """The command whose settings are shown."""
 
     every: bool
     """Whether options that nothing sets are shown, too."""

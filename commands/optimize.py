@@ -47,7 +47,7 @@ class Options(RunOptions, ReturnOptions):
         kw_only=False,
         metadata=described(
             "The kernel: a path, level2/2_10.py, 2_10, a Solution, or a function FILE::NAME. On a GPU also a problem "
-            "without a kernel: its first one is made of torch.compile's code.",
+            "without a kernel: the first one is generated from torch.compile's code.",
             metavar="REF",
             trusted=True,
         ),

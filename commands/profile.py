@@ -39,7 +39,7 @@ AT_ROOFLINE = 1.05
 class Options(ProofOptions, ProblemOptions, FunctionOptions):
     """Find a kernel's bottleneck."""
 
-    ncu: bool = option(False, "Count with Nsight Compute too, on a GPU and where it is installed.")
+    ncu: bool = option(False, "Also collect counters with Nsight Compute, on a GPU where it is installed.")
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Let a project's own files set every option, as they set them now.
 
-What lies in a project may be another's. Untrusted, its kernelwright.toml and pyproject.toml may not set the model,
-where keys go, the sandbox, limits, the folder of the server, code that runs, what counts as a proof, or a path out.
-A project whose file changes one of these has to be trusted again.
+A project's files may be someone else's. Until you trust it, its kernelwright.toml and pyproject.toml may not set the
+model, where keys go, the sandbox, limits, the folder of the server, code that runs, what counts as a proof, or a path
+outside. A project whose file changes one of these has to be trusted again.
 
 Exit codes: 0 done, 1 there is nothing to trust or to remove, 2 wrong usage.
 """
@@ -38,7 +38,7 @@ class Options(BaseOptions):
         metadata=described("The folder of a kernelwright.toml, or of a pyproject.toml.", metavar="DIR"),
     )
     list: bool = option(False, "List the trusted projects, as without a DIR; say what has changed.", settable=False)
-    remove: bool = option(False, "Trust the project no longer.", settable=False)
+    remove: bool = option(False, "Stop trusting the project.", settable=False)
 
     def check(self) -> None:
         """Raise `OptionError` for options that contradict each other."""
@@ -56,11 +56,11 @@ class Plan(command.Plan):
     project: Path | None
     remove: bool
     settings: Mapping[str, Any]
-    """Those of a project to be trusted that need it."""
+    """Settings of the project that count only if it is trusted."""
 
 
 class Result(result.Result):
-    """What was trusted or removed, or all trusted projects."""
+    """The project that was trusted or removed, or all trusted projects."""
 
     record: result.ForPython[dict[str, Any]]
     told: result.ForPython[Sequence[str]]
@@ -87,7 +87,7 @@ def plan(options: Options, runtime: Runtime) -> Plan:
     project, settings = options.project, {}
     if project is not None and not options.remove:
         if not project.is_dir():
-            raise OptionError(f"{project} is no folder", "name the one with the kernelwright.toml")
+            raise OptionError(f"{project} is not a folder", "name the one with the kernelwright.toml")
         if not tables_in(project):
             raise OptionError(
                 f"{project} has no {FILE}, and no [tool.kernelwright] in a {PYPROJECT}", "name the folder that has"

@@ -1,4 +1,4 @@
-"""What processes get of the machine: cores, and for untrusted code an allow list of variables.
+"""The machine as processes see it: cores, and for untrusted code an allow list of variables.
 
 A deny list is never complete: addresses with passwords, cookies and keys can have any name.
 """

@@ -34,8 +34,8 @@ _CONSTANTS = (int, float, str, type(None))
 class Expression:
     """A checked and compiled expression over parameter names, with the values of `sizes` inserted.
 
-    Raises `SpaceError` if the text is no expression, or uses anything but arithmetic, comparisons, `and`/`or`/`not`,
-    `min`, `max` and `abs`.
+    Raises `SpaceError` if the text is not an expression, or uses anything but arithmetic, comparisons, `and`, `or`,
+    `not`, `min`, `max` and `abs`.
     """
 
     def __init__(self, text: str, sizes: Mapping[str, int] = MappingProxyType({})) -> None:
@@ -138,7 +138,7 @@ def _parse(text: str) -> ast.expr:
         raise _too_deep(text) from None
     except (SyntaxError, ValueError):
         raise SpaceError(
-            f"constraint {text!r} is no expression; write one such as 'BLOCK_M * BLOCK_N <= 16384'"
+            f"constraint {text!r} is not an expression; write one such as 'BLOCK_M * BLOCK_N <= 16384'"
         ) from None
     for node in ast.walk(tree):
         if (

@@ -109,7 +109,7 @@ class PythonKernel(Kernel):
         try:
             tree = syntax_tree(source)
         except (SyntaxError, ValueError) as error:
-            raise KernelError(f"{name} is no valid Python: {error}") from None
+            raise KernelError(f"{name} is not valid Python: {error}") from None
         except (RecursionError, MemoryError):
             raise KernelError(f"{name} {TOO_DEEP}") from None
         if not any(isinstance(node, ast.ClassDef) and node.name == "ModelNew" for node in tree.body):
@@ -117,7 +117,7 @@ class PythonKernel(Kernel):
         found = recognize(_imports(tree))
         if found is None:
             known = " nor ".join(item.id for item in known_languages())
-            raise KernelError(f"{name} imports neither {known}, so it is no Triton or TileLang kernel")
+            raise KernelError(f"{name} imports neither {known}, so it is not a Triton or TileLang kernel")
         return cls(*found, source, name)
 
     @cached_property
@@ -149,7 +149,7 @@ class PythonKernel(Kernel):
         present = self.config
         if unknown := [str(name) for name in values if name not in present]:
             raise SpaceError(
-                f"{self.name}: SEARCH_SPACE names {', '.join(unknown)}, which are no constants of it that can be set; "
+                f"{self.name}: SEARCH_SPACE names {', '.join(unknown)}, which are not constants of it that can be set; "
                 f"these are {', '.join(present) or 'none'}"
             )
         return values
@@ -164,7 +164,7 @@ class PythonKernel(Kernel):
 
     @property
     def declared_configs(self) -> Sequence[Config]:
-        """Return the configs of CONFIGS; empty where there are none. Names that are no constants are left out."""
+        """Return the configs of CONFIGS; empty where there are none. Names that are not constants are left out."""
         configs = self._declared("CONFIGS", [])
         if not _is_list_of(configs, dict):
             raise SpaceError(f"{self.name}: CONFIGS must be a list of dicts of constants")

@@ -50,7 +50,7 @@ class DeviceKernel(BaseModel):
         return name if len(name) <= NAME_LIMIT else f"{name[: NAME_LIMIT - 3]}..."
 
     def waves(self, multiprocessors: int) -> float | None:
-        """Return the number of waves on a GPU with so many multiprocessors; None if the launch is unknown."""
+        """Return the number of waves on a GPU with this many multiprocessors; None if the launch is unknown."""
         if self.blocks is None or not self.resident_blocks:
             return None
         return self.blocks / (self.resident_blocks * multiprocessors)

@@ -120,7 +120,7 @@ class LaunchPlan(_PlanPart):
     """The steps of one call, in order. Tensors are numbered: inputs first, then in the order of results."""
 
     inputs: tuple[Any, ...]
-    """For each input the number of its tensor, or `{"value": ...}` if it is no tensor."""
+    """For each input the number of its tensor, or `{"value": ...}` if it is not a tensor."""
     weights: dict[str, int] = Field(default_factory=dict)
     """Numbers of parameters and buffers, by their names in the model's state."""
     constants: dict[int, str] = Field(default_factory=dict)

@@ -75,7 +75,7 @@ class Measurement(BaseModel):
         return _QUANTILES[batches - 2] * count * statistics.stdev(shares) / math.sqrt(batches)
 
     def _between(self, half: float) -> tuple[float, float]:
-        """Return the samples that are so many ranks below and above the median."""
+        """Return the samples that many ranks below and above the median."""
         n = len(self._sorted)
         low = max(0, math.floor(n / 2 - half))
         high = min(n - 1, math.ceil(n / 2 + half) - 1)

@@ -44,7 +44,7 @@ class MlirProblem(Problem):
     def of(cls, problem: Problem) -> MlirProblem:
         """Return the problem as an `MlirProblem`. Raises `ProblemError` for any other kind."""
         if not isinstance(problem, MlirProblem):
-            raise ProblemError(f"problem {problem.id} is no MLIR module, which IREE needs; use another evaluator")
+            raise ProblemError(f"problem {problem.id} is not an MLIR module, which IREE needs; use another evaluator")
         return problem
 
     @cached_property

@@ -28,9 +28,9 @@ class GraphValue(BaseModel):
     """Numbers, strings, lists, None, or `{"value": name}` for another value."""
     keywords: dict[str, Any] = {}
     shapes: tuple[tuple[int, ...], ...] = ()
-    """Of each tensor that the operation returns; most return one."""
+    """The shape of each tensor that the operation returns; most return one."""
     dtypes: tuple[str, ...] = ()
-    """As torch names them, without `torch.`: `bfloat16`."""
+    """Torch's names without `torch.`: `bfloat16`."""
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -120,6 +120,6 @@ def _parse_sizes(text: str) -> dict[str, Any]:
             sizes[match[1]] = literal(match[2].strip())
         except (ValueError, SyntaxError):
             raise ProblemError(
-                f"workload {part.strip()!r} is no size; write name=value, such as batch_size=4"
+                f"workload {part.strip()!r} is not a size; write name=value, such as batch_size=4"
             ) from None
     return sizes

@@ -214,5 +214,5 @@ def parse_record(said: JsonObject, path: Path, line: int) -> Record | None:
     kind, *place = map(str, first["loc"])
     where = ".".join(place) or "its whole"
     raise JournalError(
-        f"{path}, line {line} is no valid {kind} record: {where}: {first['msg']}; fix or remove that line"
+        f"{path}, line {line} is not a valid {kind} record: {where}: {first['msg']}; fix or remove that line"
     )

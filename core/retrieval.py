@@ -83,7 +83,7 @@ class WorkedExample:
     """A kernel before and after an optimization. Both are correct."""
 
     slug: str
-    """Its name: `triton/softmax-online`."""
+    """The example's name: `triton/softmax-online`."""
     title: str
     language: Language
     target: Target

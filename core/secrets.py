@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-# Whole words between underscores, so that a MONKEY is no key and TOKENIZERS are no tokens. MAX_TOKENS is a number.
+# Whole words between underscores, so that a MONKEY is not a key and TOKENIZERS are not tokens. MAX_TOKENS is a number.
 _NAMES = re.compile(
     r"(^|_)(KEYS?|PAT|PASS|PASSPHRASE|AUTH)\d*(_|$)|(TOKEN|SECRETS?|PASSWORD|PASSWD|APIKEY|CREDENTIALS?)\d*(_|$)",
     re.IGNORECASE,

@@ -69,7 +69,7 @@ class Parameter:
         if len(set(values)) != len(values):  # 1, 1.0 and True are equal
             raise SpaceError(f"parameter {name} names a value twice: {list(values)}")
         if any(isinstance(value, float) and not math.isfinite(value) for value in values):
-            raise SpaceError(f"parameter {name} has a value that is no finite number: {list(values)}")
+            raise SpaceError(f"parameter {name} has a value that is not a finite number: {list(values)}")
         self.name = name
         self.values: tuple[Value, ...] = tuple(values)
         self.default: Value = self.values[0] if default is None else default

@@ -16,7 +16,7 @@ from .quotation import plain
 BAD_DATA = (
     OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, EOFError, MemoryError,
 )  # fmt: skip
-"""What readers raise for files that have another form, are damaged or were made to do harm."""
+"""Exceptions of readers for files that have another format, are damaged or malicious."""
 LONGEST = 300
 """Characters of a reason."""
 
@@ -59,7 +59,7 @@ def digest_of(text: str) -> str:
 def data_of(path: Path, raises: type[KernelwrightError], hint: str = "", what: str = "") -> Iterator[None]:
     """Raise `raises` with the file, the place and the reason for whatever fails within because of a file's content.
 
-    `what` says what the file should be: 'is no valid YAML'.
+    `what` says what the file should be: 'is not valid YAML'.
     """
     try:
         yield
@@ -95,7 +95,7 @@ def _reason(error: Exception) -> str:
         case JSONDecodeError():
             return error.msg
         case UnicodeDecodeError():
-            return "it is no text"
+            return "it is not text"
         case RecursionError():
             return "it is nested too deeply"
         case MemoryError():
@@ -110,5 +110,5 @@ def _reason(error: Exception) -> str:
 
 
 def _is_yaml(error: Exception) -> bool:
-    """Return whether it is one of PyYAML's, which are no `ValueError`; it is not imported for this."""
+    """Return whether it is one of PyYAML's, which are not `ValueError`; it is not imported for this."""
     return type(error).__module__.partition(".")[0] == "yaml"

@@ -33,14 +33,14 @@ class TorchProblem(Problem):
     source: str
     path: str = ""
     package: UserPackage | None = None
-    """Of a user's function: where reference, inputs and kernels are imported from."""
+    """For a user's function: where reference, inputs and kernels are imported from."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "source", self.source.removeprefix(BYTE_ORDER_MARK))
         try:
             tree = syntax_tree(self.source)
         except (SyntaxError, ValueError) as error:
-            raise ProblemError(f"problem {self.name} is no valid Python: {error}") from None
+            raise ProblemError(f"problem {self.name} is not valid Python: {error}") from None
         except (RecursionError, MemoryError):
             raise ProblemError(f"problem {self.name} {TOO_DEEP}") from None
         defined = {n.name for n in tree.body if isinstance(n, ast.ClassDef | ast.FunctionDef)}
@@ -128,7 +128,7 @@ class TorchProblem(Problem):
             share = Expression(texts[-1])({**self.constants, **self.integers, **self.sizes})
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
             raise ProblemError(
-                f"problem {self.name}: MATCHED = {texts[-1]} is no share; give a number above 0, at most 1, or an "
+                f"problem {self.name}: MATCHED = {texts[-1]} is not a share; give a number above 0, at most 1, or an "
                 "expression over constants of the file that is one"
             )
         return float(share)

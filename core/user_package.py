@@ -37,19 +37,19 @@ class UserModule:
 
     @property
     def label(self) -> str:
-        """What its part of a candidate's text begins with: the file's path below the package's folder."""
+        """The heading of the module's part of a candidate's text: the file's path below the package's folder."""
         parts = len(self.name.split(".")) + (self.path.name == "__init__.py")
         return Path(*self.path.parts[-parts:]).as_posix()
 
 
 @dataclass(frozen=True)
 class UserPackage:
-    """What processes need to import a user's function, and to put changed texts into their modules' places."""
+    """What processes need to import a user's function, and to replace its modules' sources."""
 
     tops: Mapping[str, Path]
     """The files and folders of top-level modules that Python's own path does not lead to, by name."""
     modules: tuple[UserModule, ...]
-    """Those that a candidate may change; each comes after those that it imports. The last one has the function."""
+    """The modules that a candidate may change, each after those that it imports. The last one has the function."""
     call: str
     """The part of a candidate's text that calls the function."""
     patched: bool = False
@@ -57,7 +57,7 @@ class UserPackage:
 
     @property
     def shown(self) -> tuple[Path, ...]:
-        """What processes in a sandbox must read besides."""
+        """Additional paths that sandboxed processes must be able to read."""
         return tuple(dict.fromkeys(self.tops.values()))
 
     @property
@@ -67,7 +67,7 @@ class UserPackage:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What workers are told, as JSON."""
+        """Options for workers, as JSON."""
         return {
             "tops": {name: str(path) for name, path in self.tops.items()},
             "modules": {item.label: [item.name, str(item.path)] for item in self.modules},
@@ -80,7 +80,7 @@ class UserPackage:
 
     @cached_property
     def digest_text(self) -> str:
-        """What identifies the texts."""
+        """The names and texts of all modules, of which the digest is made."""
         return "\0".join(part for item in self.modules for part in (item.name, item.text))
 
 

@@ -17,8 +17,8 @@ class Status(StrEnum):
     OK = "ok"
     """Correct. If it was timed in full, its launches were replayed without its Python."""
     UNPROVEN = "unproven"
-    """Its own calls are correct, but its launches could not be replayed without its Python. Its times may be those of
-    something else, and are no result."""
+    """The kernel's own calls are correct, but its launches could not be replayed without its Python. Its times may
+    include something else, so they do not count."""
     REJECTED = "rejected"
     COMPILE_ERROR = "compile_error"
     RUNTIME_ERROR = "runtime_error"

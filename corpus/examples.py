@@ -227,7 +227,7 @@ def _description(path: Path) -> Description:
     except ValidationError as error:
         raise ExampleError(f"example {path}, {wrong_field(error)}; fix it") from None
     except tomllib.TOMLDecodeError as error:
-        raise ExampleError(f"example {path} is no valid TOML: {error}; fix it") from None
+        raise ExampleError(f"example {path} is not valid TOML: {error}; fix it") from None
 
 
 def _text(path: Path) -> str:

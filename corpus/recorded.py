@@ -84,7 +84,7 @@ def list_solutions(dataset: Path, backend: str) -> list[SolutionFile]:
 
 
 def names_solution(reference: str, dataset: Path | None) -> bool:
-    """Return whether a kernel is looked for among a dataset's Solutions: it is no Python file."""
+    """Return whether a kernel is looked for among a dataset's Solutions: it is not a Python file."""
     return dataset is not None and not reference.endswith(".py") and is_trace_dataset(dataset)
 
 

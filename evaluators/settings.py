@@ -150,7 +150,7 @@ class Settings:
     """Other ways to run the reference that are timed too: 'compile', 'max-autotune'. Cached ones are always
     reported, and PyTorch's defaults are always timed."""
     fresh_baselines: tuple[str, ...] = ()
-    """Those of the baselines that are timed anew each time, though their times are cached."""
+    """Baselines that are timed again in every evaluation, even if a cached time exists."""
     required_baseline: str | None = None
     """One of these that a target is against: timed anew each time, and an `OptionError` where it does not compile."""
     precision: Precision = Precision.FP32

@@ -1,4 +1,4 @@
-"""How long a command waits for the device: others' work, which counts against no time limit of its own."""
+"""Time that a command waits for the device, which does not count against its time limits."""
 
 from __future__ import annotations
 

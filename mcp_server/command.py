@@ -53,28 +53,28 @@ class Options(QuickOptions, DeviceOptions):
     port: int = option(8484, "Port on 127.0.0.1, for http.", SERVER, at_least=1, at_most=65535, trusted=True)
     origins: tuple[str, ...] = option(
         (),
-        "A web page that may call it too, such as http://localhost:3000, for http.",
+        "A web page that may also call the server, such as http://localhost:3000, for http.",
         SERVER,
         metavar="URL",
         trusted=True,
     )
     max_trials: int = option(
-        200, "The most evaluations of one call; a call may ask for fewer.", LIMITS, at_least=1, trusted=True
+        200, "The most evaluations per call; a call may ask for fewer.", LIMITS, at_least=1, trusted=True
     )
     max_seconds: float = option(
         600.0,
-        "The most seconds of one call, in which it begins new work; a call may ask for fewer.",
+        "The most seconds during which a call starts new work; a call may ask for fewer.",
         LIMITS,
         above=0,
         trusted=True,
     )
-    results: Path = option(Path("results/mcp"), "Folder within `root` for what the tools leave.", OUTPUT, metavar="DIR")
+    results: Path = option(Path("results/mcp"), "Folder within `root` for the tools' files.", OUTPUT, metavar="DIR")
 
     def check(self) -> None:
         """Raise `OptionError` for a folder that is not there, or results outside of it."""
         super().check()
         if not self.root.is_dir():
-            raise OptionError(f"`root` {self.root} is no folder", "name the folder of your kernels")
+            raise OptionError(f"`root` {self.root} is not a folder", "name the folder of your kernels")
         if not (self.root / self.results).resolve().is_relative_to(self.root.resolve()):
             raise OptionError(f"`results` {self.results} is outside of `root` {self.root}", "name a folder within it")
 
@@ -90,7 +90,7 @@ class Plan(command.Plan):
     port: int
     open_server: Callable[[], Any] = field(metadata=command.NOT_SHOWN)
     http: Mapping[str, Any] = field(metadata=command.NOT_SHOWN)
-    """What the transport is given for http."""
+    """Arguments of the http transport."""
 
 
 class Result(result.Result):

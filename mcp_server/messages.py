@@ -17,7 +17,7 @@ class _Message(BaseModel):
 
 
 class JobStep(_Message):
-    """How far a job is."""
+    """Progress of a job."""
 
     kind: Literal["step"] = "step"
     done: float

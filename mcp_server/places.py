@@ -37,7 +37,7 @@ class Root:
         try:
             path = (self.folder / text).resolve()
         except (OSError, ValueError, RuntimeError):  # too long, a null byte, a circle of links
-            raise OptionError(f"`{name}` {text!r} is no path") from None
+            raise OptionError(f"`{name}` {text!r} is not a path") from None
         if not path.is_relative_to(self.folder):
             raise OptionError(f"`{name}` {text} is outside of {self.folder}", "the server works in that folder only")
         return path
@@ -105,7 +105,7 @@ class StoredRun(BaseModel):
     run: str
     tool: str
     kernel: str
-    """As it was named in the call."""
+    """The name used in the call."""
     began: str
     """UTC, as ISO 8601."""
     state: str = RUNNING
@@ -124,7 +124,7 @@ class Run:
 
     @property
     def id(self) -> str:
-        """Its name in addresses."""
+        """The run's name in URIs."""
         return self.record.run
 
     @property

@@ -20,7 +20,7 @@ Language = Literal["tilelang_cpu", "tilelang", "triton"]
 
 Backend: TypeAlias = Annotated[
     Literal["tilelang_cpu", "tilelang", "triton"] | None,
-    Field(description="Which shipped kernel is meant, where `kernel` names one; by default the device's."),
+    Field(description="Backend of the shipped kernel that `kernel` names; by default the device's."),
 ]
 
 

@@ -40,7 +40,7 @@ MIME = {
     "kernel": "text/x-python",
     "result": "application/json",
 }
-"""Of the resources of a run, by kind."""
+"""MIME types of a run's resources, by kind."""
 REPORT_S = 60.0
 IDLE_S = 1800.0
 """Seconds after which an HTTP session without a request ends."""
@@ -107,7 +107,7 @@ class Server(MCPServer[Any]):
             return CallToolResult(content=[TextContent(type="text", text=f"error: {line}")], is_error=True)
 
     async def run_stdio_async(self) -> None:
-        """Serve a client over stdio; input that is no message of the protocol gets an error as its answer."""
+        """Serve a client over stdio; input that is not a message of the protocol gets an error as its answer."""
         async with stdio_server() as (read, write), anyio.create_task_group() as tasks:
             send, received = create_context_streams[SessionMessage | Exception](0)
 
@@ -188,7 +188,7 @@ class Server(MCPServer[Any]):
 
 
 def _malformed(error: Exception) -> JSONRPCError:
-    """Return the answer to what is no JSON, or no request."""
+    """Return the answer to input that is not JSON, or not a request."""
     errors = error.errors(include_url=False) if isinstance(error, ValidationError) else []
     is_json = bool(errors) and all(item["type"] != "json_invalid" for item in errors)
     code, text = (INVALID_REQUEST, "Invalid request") if is_json else (PARSE_ERROR, "Parse error")

@@ -37,7 +37,7 @@ KEPT = 64
 COMMAND = (sys.executable, "-P", "-m", "kernelwright.mcp_server.worker")
 """-P: a file of the user's that is called json.py must not be imported for the library."""
 GRACE_S = 20.0
-"""How long a job may take to end its workers and remove its folders, before it is killed."""
+"""Seconds that a job may take to end its workers and remove its folders, before it is killed."""
 LINE_BYTES = 1 << 26
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 FP8 = "float8_e4m3fn"
 WIDE = ("float16", "bfloat16")
 ALIGNED = 16
-"""Descriptors need rows of a multiple of so many bytes."""
+"""Tensor descriptors need rows whose size is a multiple of this many bytes."""
 
 
 def gemm(A: Tensor, B: Tensor, *, backend: str = TRITON) -> Tensor:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 ENTRIES = EntryGroup("kernelwright.commands", "command", ModuleType, "module with a command")
 MEMBERS = ("Options", "Result", "plan", "run")
-"""What every command's module has."""
+"""Attributes of every command's module."""
 NOTHING_FASTER = 3
 """Exit code of a command that finished without finding anything faster."""
 NOT_SHOWN = {"shown": False}
@@ -79,7 +79,7 @@ class Command:
     """('tune', 'kernel')."""
     module_name: str
     point: EntryPoint | None = None
-    """Of another package's."""
+    """The entry point of a command from another package."""
 
     @property
     def name(self) -> str:
@@ -98,12 +98,12 @@ class Command:
 
     @cached_property
     def module(self) -> ModuleType:
-        """The module. Raises `OptionError` for another package's that cannot be loaded, or is no command."""
+        """The module. Raises `OptionError` for another package's that cannot be loaded, or is not a command."""
         if self.point is None:
             return import_module(self.module_name)
         module = ENTRIES.load(self.point)
         if missing := [name for name in MEMBERS if not hasattr(module, name)]:
-            raise ENTRIES.broken(self.point, f"is no command: it has no {missing[0]}")
+            raise ENTRIES.broken(self.point, f"is not a command: it has no {missing[0]}")
         return module
 
     @property

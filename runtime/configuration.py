@@ -1,9 +1,9 @@
 """Options from the environment and from files: `KERNELWRIGHT_*`, `kernelwright.toml`, `[tool.kernelwright]`, and the
 user's own `config.toml`.
 
-What lies in a project may be another's: of its files, the settings that `needs_trust` names count only where the user
-trusts the project (`trusted_projects`). The keys are the fields of the option classes, by their Python names. There is
-no list of them here: a command knows its options, and tables are named as the commands are.
+A project's files may be someone else's: their settings that `needs_trust` names count only if the user trusts the
+project (`trusted_projects`). The keys are the fields of the option classes, by their Python names. There is no list of
+them here: a command knows its options, and tables are named after the commands.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class Table:
     path: Path
     content: Mapping[str, Any]
     prefix: str = ""
-    """How the file calls the outermost table: 'tool.kernelwright' in a pyproject.toml."""
+    """Name of the file's outermost table: 'tool.kernelwright' in a pyproject.toml."""
     of_project: bool = True
 
     def find(self, command: CommandPath, name: str) -> Setting | None:
@@ -173,7 +173,7 @@ def variable(names: Sequence[str]) -> str:
 
 
 def sources() -> list[OptionSource]:
-    """All sources, the one that counts most first. Raises `OptionError` for a file that is no TOML, or an unknown key.
+    """All sources, the one that counts most first. Raises `OptionError` for a file that is not TOML, or an unknown key.
 
     Of each kind of a project's files the nearest one counts, in the current folder or above it.
     """
@@ -216,7 +216,7 @@ def _check_keys(
         where = f"{table.path}: {table.key(path, key)}"
         if not isinstance(value, dict):
             if key not in names:
-                raise OptionError(f"{where} is no option{nearest(key, names)}", "'kernelwright config' lists them")
+                raise OptionError(f"{where} is not an option{nearest(key, names)}", "'kernelwright config' lists them")
         elif key in children:
             _check_keys(table, value, (*path, key), known)
         else:
@@ -254,7 +254,7 @@ def _read(path: Path, mention: str = "") -> dict[str, Any] | None:
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise OptionError(f"{path} is no TOML: {first_line(error)}") from None
+        raise OptionError(f"{path} is not TOML: {first_line(error)}") from None
 
 
 def _of_paths(kind: Any) -> bool:

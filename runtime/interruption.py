@@ -1,4 +1,4 @@
-"""How a command is interrupted, so that workers and folders go too.
+"""Interruption of a command, which also ends its workers and removes its folders.
 
 SIGTERM, by which batch schedulers end a job, and SIGHUP, which a closed terminal sends, raise `KeyboardInterrupt`
 as Ctrl-C does; one that Python loses is raised again.

@@ -58,7 +58,7 @@ def convergence(history: History) -> str | None:
 
 
 def write_search_plot(path: Path, found: Found, title: str) -> None:
-    """The trials of a search as a PNG file, and the time of the kernel as it stands; nothing when nothing was timed."""
+    """Plot a search's trials and the unmodified kernel's time to a PNG file; nothing if nothing was timed."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     tried = [Tried(e.latency_ms, e.contention is None) for e in found.evaluations]
@@ -117,7 +117,7 @@ def draw_convergence(tried: Sequence[Tried], colors: Palette, start_ms: float | 
 
 
 def roofline(history: History) -> str | None:
-    """Start and best under the measured ceilings; None when the work is unknown, is no arithmetic, or was not timed."""
+    """Start and best under the measured ceilings; None if the work is unknown, not arithmetic, or was not timed."""
     profile, start, best = history.profile, history.start, history.best
     if profile is None or not profile.flops or start is None or not start.latency_ms:
         return None

@@ -53,7 +53,7 @@ class ProposerSettings:
     api_base: str | None
     temperature: float | None
     budget: Budget
-    """Of tokens and dollars."""
+    """Limits on tokens and dollars."""
     time_limit: float | None
     wait: bool
     examples: int

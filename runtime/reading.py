@@ -32,7 +32,7 @@ class Explanation(Page):
     """Explanation of a kernel's failure, with references to guides."""
 
     kernel: str
-    """As it was named in the call that failed."""
+    """The name used in the call that failed."""
     status: Status
     """The step that failed."""
     text: str

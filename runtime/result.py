@@ -253,4 +253,4 @@ def describe_config(config: Mapping[str, Value]) -> str:
     for name, value in config.items():
         text = str(value)
         parts.append(f"{name}={text if len(text) <= 24 else text[:10] + '...' + text[-11:]}")
-    return ", ".join(parts) or "as it stands"
+    return ", ".join(parts) or "unmodified"

@@ -1,4 +1,4 @@
-"""What Triton's autotuners tell workloads apart by, and measured times as entries of their cache on disk.
+"""The keys by which Triton's autotuners distinguish workloads, and measured times as entries of their disk cache.
 
 With an entry an autotuner chooses without benchmarks of its own.
 """

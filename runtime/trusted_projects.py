@@ -30,11 +30,11 @@ class TrustedProject:
     """A project and its settings as the user has trusted them."""
 
     project: str
-    """Its folder."""
+    """The project's folder."""
     settings: Settings
 
     def changes(self, now: Mapping[str, Any]) -> list[str]:
-        """What is no longer as it was, each in words; empty where all is."""
+        """Describe each setting that has changed since; empty if none has."""
         before = self.settings
         return [
             *(f"{key} = {shown(now[key])} is new" for key in now if key not in before),
@@ -62,7 +62,7 @@ class TrustedProjects:
         return self._known[project]
 
     def find(self, project: Path) -> TrustedProject | None:
-        """What the user has trusted of a project, as it is now or as it was; None for nothing."""
+        """The settings of a project that the user has trusted, current or outdated; None if there are none."""
         found = _read(self._file(project))
         return found if found is not None and found.project == str(project.resolve()) else None
 

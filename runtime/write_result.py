@@ -44,7 +44,7 @@ class PatchDestination:
 
     @classmethod
     def of(cls, options: ReturnOptions, job: Job) -> PatchDestination | None:
-        """Return the requested destination; None if the kernel is no function, or nothing is requested."""
+        """Return the requested destination; None if the kernel is not a function, or nothing is requested."""
         way = cls(options.patch, options.triton_cache)
         return way if job.function is not None and way != cls() else None
 

@@ -16,7 +16,7 @@ AHEAD = 1024
 
 
 class EvaluatorSuite:
-    """What every evaluator must do. Override `evaluator`; on a device that is no CPU also what describes the kernel."""
+    """What every evaluator must do. Override `evaluator`, and what describes the kernel on other devices."""
 
     @pytest.fixture
     def evaluator(self) -> Evaluator:

@@ -15,7 +15,7 @@ def kept(request: pytest.FixtureRequest, manager: AbstractContextManager[T]) -> 
     """Enter a manager for the first test of a class that asks for this fixture, and return what that gave to others.
 
     A fixture of scope 'class' would do the same, but what overrides one needs that scope too, and a fixture of that
-    scope is no method of a class in later versions of pytest.
+    scope is not a method of a class in later versions of pytest.
     """
     owner, name = request.node.getparent(pytest.Class), str(request.fixturename)
     opened = owner.stash.setdefault(_OPENED, {})

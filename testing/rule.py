@@ -25,8 +25,8 @@ NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 def attempted(rule: Rule, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
     """Apply a rule; None where it says why it does not fit.
 
-    Fails where it gives no reason, or where what it writes is no kernel with the parameters that it names. Whatever the
-    rule raises but NotApplicableError is raised.
+    Fails if it gives no reason, or if its result is not a kernel with the parameters that it names. Any
+    exception of the rule other than NotApplicableError is raised.
     """
     before = kernel.source
     try:
@@ -43,10 +43,10 @@ def attempted(rule: Rule, kernel: PythonKernel, machine: Machine) -> Rewritten |
     compile(made.source, rule.name, "exec")
     assert _is_line(rewritten.summary), f"{rule.name} does not say what it did"
     for parameter in rewritten.parameters:
-        assert made.config.get(parameter.name) in parameter.values, f"{parameter.name} is no constant of the kernel"
+        assert made.config.get(parameter.name) in parameter.values, f"{parameter.name} is not a constant of the kernel"
     if rewritten.space is not None:
         default = Config({name: made.config[name] for name in rewritten.space.names})
-        assert default in rewritten.space, "the constants of the kernel are no member of the rule's space"
+        assert default in rewritten.space, "the constants of the kernel are not a member of the rule's space"
     return rewritten
 
 

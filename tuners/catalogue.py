@@ -22,7 +22,7 @@ DEFAULT = "portfolio"
 
 @dataclass(frozen=True)
 class TunerArguments:
-    """What a tuner is made with; it uses what it can. See `create_tuner`."""
+    """Arguments for a tuner, which uses those that it supports. See `create_tuner`."""
 
     space: SearchSpace
     seed: int = 0
@@ -43,13 +43,13 @@ class TunerArguments:
 
 @dataclass(frozen=True)
 class TunerEntry:
-    """What makes a tuner, and the tuner's properties in any space."""
+    """A tuner's factory, and its properties in any space."""
 
     make: Callable[[TunerArguments], Tuner]
     adaptive: bool = True
     """Whether what it asks for depends on the results that it is told."""
     exhaustive: bool = False
-    """Whether it is meant to try every config."""
+    """Whether it tries every config by design."""
     libraries: tuple[str, ...] = ()
     """Modules that it computes with, imported when first needed."""
 
@@ -118,7 +118,7 @@ def adaptive(name: str) -> bool:
 
 
 def exhaustive(name: str) -> bool:
-    """Return whether a tuner is meant to try every config."""
+    """Return whether a tuner tries every config by design."""
     return entry(name).exhaustive
 
 

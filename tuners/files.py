@@ -11,7 +11,7 @@ from ..core import OptionError
 from ..core.files import write_whole
 
 MOST_BYTES = 1 << 29
-"""What a packed file may hold: more would be a bomb."""
+"""Largest decompressed size: more would be a decompression bomb."""
 _GZIP = b"\x1f\x8b"
 
 

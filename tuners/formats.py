@@ -30,11 +30,11 @@ def read_recording(path: Path, kernel: str | None = None) -> Recording:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise OptionError(f"{path} is no text (byte {error.start}); give a CSV, a journal or a JSON file") from None
+        raise OptionError(f"{path} is not text (byte {error.start}); give a CSV, a journal or a JSON file") from None
     if _is_journal(text):
         recording = _journal(parse_journal(data, path), path, kernel)
     elif kernel is not None:
-        raise OptionError(f"{path} is no journal, so it holds one kernel only; leave out the digest")
+        raise OptionError(f"{path} is not a journal, so it holds one kernel only; leave out the digest")
     else:
         recording = Recording(_parse(text, path), str(path))
     # Fail now rather than in the middle of a search if the configs make no space.
@@ -48,13 +48,13 @@ def _parse(text: str, path: Path) -> Results:
     try:
         document = load_json(text)
     except (ValueError, RecursionError) as error:
-        raise OptionError(f"{path} is no valid JSON: {error}; give it whole, or as a CSV") from None
+        raise OptionError(f"{path} is not valid JSON: {error}; give it whole, or as a CSV") from None
     if isinstance(document, dict) and {"tune_params_keys", "cache"} <= set(document):
         return parse_cache(document, path)
     if isinstance(document, dict) and isinstance(document.get("results"), list):
         return parse_t4(document, path)
     raise OptionError(
-        f"{path} is no recording: its JSON is neither a kernelwright journal, nor a Kernel Tuner cache "
+        f"{path} is not a recording: its JSON is neither a kernelwright journal, nor a Kernel Tuner cache "
         "(tune_params_keys, cache), nor T4 results (results); give one of these or a CSV"
     )
 
@@ -81,7 +81,7 @@ def _journal(records: list[Record], path: Path, kernel: str | None) -> Recording
         if trial.origin == FINAL:
             continue
         evaluation = trial.evaluation
-        # The kernel's own values are no config of the space, and a check without timing has no speed.
+        # The kernel's own values are not a config of the space, and a check without timing has no speed.
         if not evaluation.config or (evaluation.ok and evaluation.measurement is None):
             continue
         if kernel is None or evaluation.kernel_digest.startswith(kernel):

@@ -22,7 +22,7 @@ ACCUMULATORS = 192
 """fp32 registers of a thread that a result tile may take; beyond this compilers spill, and run for minutes."""
 MAX_THREADS = 1024
 USUAL_THREADS = 128.0
-"""Of a block, where nothing says how many."""
+"""Assumed block size where none is given."""
 ASYNCHRONOUS = range(90, 120)
 """Compute capabilities of GPUs whose matrix units read their operands from shared memory."""
 ASYNCHRONOUS_ROWS = 64

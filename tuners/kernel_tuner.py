@@ -72,7 +72,7 @@ def parse_cache(cache: Json, path: Path) -> Results:
     names = cache["tune_params_keys"]
     results: dict[Config, RecordedResult] = {}
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise SpaceError(f"{path} is a damaged Kernel Tuner cache: tune_params_keys is no list of names; fix it")
+        raise SpaceError(f"{path} is a damaged Kernel Tuner cache: tune_params_keys is not a list of names; fix it")
     if not isinstance(cache["cache"], dict):
         raise SpaceError(f"{path} is a damaged Kernel Tuner cache: cache is no object; fix it")
     for key, entry in cache["cache"].items():
@@ -136,7 +136,7 @@ def _measured(entry: Json, unit: object, where: str) -> RecordedResult:
     samples = _metrics(times.get("runtimes"), "runtimes", where, factor)
     objectives = entry.get("objectives")
     if not isinstance(objectives, list | None):
-        raise SpaceError(f"{where}: objectives is {reprlib.repr(objectives)}, which is no list; fix or remove it")
+        raise SpaceError(f"{where}: objectives is {reprlib.repr(objectives)}, which is not a list; fix or remove it")
     for m in measurements:
         if m["name"] == "time" or (m["name"] in (objectives or ()) and _is_unit(m.get("unit"))):
             scale = _factor(m["unit"], where) if m.get("unit") else factor
@@ -186,7 +186,7 @@ def _finite_number(value: object, what: str, where: str, factor: float = 1.0, le
         if finite(number) and (number > 0 if least is None else number >= least):
             return number
     raise SpaceError(
-        f"{where}: {what} is {reprlib.repr(value)}, which is no finite number "
+        f"{where}: {what} is {reprlib.repr(value)}, which is not a finite number "
         f"{'above 0' if least is None else 'of at least 0'}; fix or remove it"
     )
 

@@ -35,7 +35,7 @@ CANDIDATES = 4000
 POINTS = 160
 """Observations that the Gaussian process keeps: its cost grows with their cube."""
 GROWTH = 1.05
-"""Its length scales are fitted again when the observations have grown by this factor."""
+"""The length scales are fitted again when the number of observations has grown by this factor."""
 LEADERS = 3
 """Fast configs whose neighbours are always among the candidates."""
 NEAR, FARTHER = 0.7, 0.2

@@ -139,7 +139,7 @@ def _pick(config: Config, names: Sequence[str]) -> Config:
     if lacking := [name for name in names if name not in config]:
         raise SpaceError(f"the config '{config}' has no {', '.join(lacking)}; all must name {', '.join(names)}")
     if endless := [name for name in names if not finite(config[name])]:
-        raise SpaceError(f"parameter {endless[0]} has a value that is no finite number; leave out such configs")
+        raise SpaceError(f"parameter {endless[0]} has a value that is not a finite number; leave out such configs")
     return Config((name, config[name]) for name in names)
 
 

@@ -196,7 +196,7 @@ def _replay_all(task: ReplayTask, names: Sequence[str], seeds: int, emit: Emit) 
 
 @contextmanager
 def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes that are stopped at once when the work is given up."""
+    """Processes that are stopped at once when the work is cancelled."""
     before = set(multiprocessing.active_children())
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
         try:

@@ -100,7 +100,7 @@ def sums_by_tap(kernel: Kernel) -> bool:
 
 
 def _calls(node: ast.AST, names: Container[str]) -> bool:
-    """Return whether some code calls a function, or one of a module, by one of these names; launches are no calls."""
+    """Return whether some code calls a function, or one of a module, by one of these names; launches are not calls."""
     return any(isinstance(item, ast.Call) and _is_of(item, names) for item in ast.walk(node))
 
 

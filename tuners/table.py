@@ -69,7 +69,7 @@ def parse_csv(text: str, path: Path) -> Results:
             lines[config] = reader.line_num
             results[config] = _result(cells[len(names)], dict(zip(extra, cells[len(names) + 1 :], strict=True)), where)
     except csv.Error as error:
-        raise OptionError(f"{path}, line {reader.line_num} is no CSV: {error}; fix or remove that line") from None
+        raise OptionError(f"{path}, line {reader.line_num} is not CSV: {error}; fix or remove that line") from None
     return results
 
 
@@ -77,7 +77,7 @@ def _header(cells: Sequence[str], path: Path) -> tuple[list[str], list[str]]:
     header = [cell.strip() for cell in cells]
     if TIME not in header:
         raise OptionError(
-            f"{path} is no recording: its first line names no column {TIME}; give a CSV with that column, "
+            f"{path} is not a recording: its first line names no column {TIME}; give a CSV with that column, "
             "a kernelwright journal, a Kernel Tuner cache or T4 results"
         )
     names, extra = header[: header.index(TIME)], header[header.index(TIME) + 1 :]
@@ -113,7 +113,7 @@ def _positive(text: str, what: str, where: str) -> float:
     number = _number(text.strip())
     if number is None or not isfinite(number) or number <= 0:
         hint = "; leave the cell of a failure empty" if what == TIME else ""
-        raise SpaceError(f"{where}: {what} is {reprlib.repr(text)}, which is no number above 0{hint}")
+        raise SpaceError(f"{where}: {what} is {reprlib.repr(text)}, which is not a number above 0{hint}")
     return number
 
 

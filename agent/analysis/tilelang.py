@@ -19,7 +19,7 @@ from .tree import Statement, block_of, edited, find_all, nodes_in, with_block
 S = TypeVar("S", bound=cst.CSTNode)
 T = TypeVar("T")
 Rewriting = tuple[T, Sequence[Statement]]
-"""What was done, and the statements that take the place of one."""
+"""A summary of the change, and the statements that replace one."""
 EXPENSIVE = ("T.sqrt", "T.rsqrt", "T.exp", "T.log", "T.tanh", "T.sigmoid", "T.erf", "T.pow", "T.sin", "T.cos")
 """Functions of `T` that cost tens of cycles and are not vectorized as they stand."""
 _KINDS = ("serial", "grid", "unroll")

@@ -9,16 +9,16 @@ from ...core.expressions import Expression
 
 WARPS, STAGES = "num_warps", "num_stages"
 _MORE = {WARPS: (4, 8), STAGES: (2, 3, 4)}
-"""Of a template, beside its own."""
+"""Values to try for a template, in addition to its own."""
 _WIDEST = 256
 _MOST_WARPS = 32
 _ACCUMULATORS = 128
 """Registers of a thread that may hold them; it has 255."""
 _ELEMENTS = 64
-"""Of a tile, for each thread."""
+"""Elements of a tile per thread."""
 _SMALL = 8
 _SHARED_BYTES = 227 * 1024
-"""Of the largest multiprocessor of today."""
+"""Shared memory per block of the largest multiprocessor today."""
 
 
 def template_choices(tiles: Mapping[str, int], values: Mapping[str, int], grid_follows: bool) -> dict[str, list[int]]:

@@ -45,7 +45,7 @@ class GeneratedKernel:
     name: str
     """Inductor's."""
     number: int
-    """Its place among the kernels of the file."""
+    """Position among the kernels of the file."""
     source: str
     """The function, decorated with `@triton.jit`, after the functions that only it calls."""
     grid_type: str
@@ -61,12 +61,12 @@ class GeneratedKernel:
 
     @property
     def plain_name(self) -> str:
-        """Its name without Inductor's prefix: 'fused_gelu_0'."""
+        """The name without Inductor's prefix: 'fused_gelu_0'."""
         return re.sub(r"^triton_(poi|per|red|tem|for|mm)_", "", self.name)
 
     @property
     def text(self) -> str:
-        """Its functions as the file has them."""
+        """The source of the kernel's functions, as written to the file."""
         plain = without_arguments(self.source, self.name, set(self._overridden.values()))
         return plain.replace(self.name, self.plain_name)
 

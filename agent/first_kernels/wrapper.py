@@ -30,7 +30,7 @@ class Wrapper:
         self._names = dict(zip(_arguments(call), names, strict=True))
         self.device = f"{names[-1]}.device" if names else "'cuda'"
         self.used: set[str] = set()
-        """Of `names`, those that occur."""
+        """The members of `names` that the statements use."""
         self.statements = [statement for node in call.body for statement in self._statements(node)]
 
     def _statements(self, node: ast.stmt) -> Iterator[str]:

@@ -198,7 +198,7 @@ def records_of(path: Path) -> list[Record]:
 def journals_in(folder: Path) -> list[Path]:
     """Return the journals of runs in a results folder, or in the folder of its logs, also those set aside.
 
-    Journals of searches are no runs.
+    Journals of searches are not runs.
     """
     places = (folder, folder / LOGS)
     return [path for place in places for path in sorted(place.glob(f"{_PREFIX}*.jsonl")) if TUNING not in path.name]

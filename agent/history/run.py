@@ -157,7 +157,7 @@ def load_history(path: Path | str) -> History:
     records = records_of(files.journal)
     run = next(of(records, RunRecord), None)
     if run is None:
-        raise JournalError(f"{files.journal} is no journal of 'optimize'; give the one that a run left")
+        raise JournalError(f"{files.journal} is not a journal of 'optimize'; give the one that a run left")
     evaluations = [trial.evaluation for trial in of(records, Trial)]
     first = evaluations[0] if evaluations else None
     compared = _compared(list(of(records, Trial)))

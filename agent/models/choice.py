@@ -63,12 +63,12 @@ def parse(text: str) -> ModelChoice:
         if choice.kind is Kind.REPLAY and not choice.path.is_file():
             raise ModelError(f"`model` {text}: there is no file {choice.path}; give the transcript.jsonl of a run")
         if choice.kind is Kind.FILES and choice.path.exists() and not choice.path.is_dir():
-            raise ModelError(f"`model` {text}: {choice.path} is no folder; give one for prompts and replies")
+            raise ModelError(f"`model` {text}: {choice.path} is not a folder; give one for prompts and replies")
         return choice
     provider, slash, model = text.partition("/")
     if not (slash and provider and model):
         raise ModelError(
-            f"`model` {text!r} is no model; write provider/name such as {DEFAULT}, replay:FILE, files:DIR, or rules"
+            f"`model` {text!r} is not a model; write provider/name such as {DEFAULT}, replay:FILE, files:DIR, or rules"
         )
     return ModelChoice(Kind.NAMED, text)
 

@@ -47,7 +47,7 @@ class ModelSettings:
 
     def __post_init__(self) -> None:
         if not all(choice.is_model for choice in self.choices):
-            raise OptionError("the rules are no language model; name one for `analysis_model`, or leave it out")
+            raise OptionError("the rules are not a language model; name one for `analysis_model`, or leave it out")
         named = [choice for choice in self.choices if choice.kind is Kind.NAMED]
         if self.api_base and named and not any(choice.is_openai for choice in named):
             name = named[0].name.partition("/")[2]

@@ -20,7 +20,7 @@ LOOK_S = 0.5
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How often and how long a request is repeated after a temporary failure."""
+    """Number and duration of retries of a request after a temporary failure."""
 
     retries: int
     seconds: float

@@ -152,4 +152,4 @@ def _reply(said: dict[str, Any], path: Path, line: int) -> RecordedReply:
         return _recorded.validate_python(said, extra="ignore")
     except ValidationError as error:
         what = wrong_field(error)
-    raise ModelError(f"{path}, line {line} is no valid exchange: {what}; fix or remove that line")
+    raise ModelError(f"{path}, line {line} is not a valid exchange: {what}; fix or remove that line")

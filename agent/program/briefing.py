@@ -182,7 +182,7 @@ def history_text(turns: Sequence[Turn], recent: int = RECENT, shown: Kernel | No
 
 
 def skipped_text(skipped: Sequence[SkippedRule], most: int) -> str:
-    """Describe which built-in rules make no change of the kernel to improve, and why; at most so many reasons."""
+    """Describe which built-in rules do not apply to the kernel to improve, and why; at most `most` reasons."""
     names: dict[str, list[str]] = {}
     for rule in skipped:
         if not rule.failed:

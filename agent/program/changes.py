@@ -15,7 +15,7 @@ _DECLARATIONS = ("SEARCH_SPACE", "CONSTRAINTS", "CONFIGS")
 def change_text(before: Kernel, after: Kernel) -> str:
     """Return 'new pack_kernel; changed ModelNew.forward; BLOCK_M 64 -> 128; +40 -12 lines'; empty for no change.
 
-    Where a source is no Python, only the lines are counted.
+    Where a source is not Python, only the lines are counted.
     """
     parts = []
     try:

@@ -190,7 +190,7 @@ def _category(text: str) -> Category:
     """Return the named category; models write 'Memory-bound' and '**memory**', too."""
     named = [category for category in Category if category in text.lower()]
     if len(named) != 1:
-        raise ValueError(f"{' '.join(text.split())[:60]!r} is no category")
+        raise ValueError(f"{' '.join(text.split())[:60]!r} is not a category")
     return named[0]
 
 

@@ -29,7 +29,7 @@ def kernel_of(text: str, problem: Problem, language: Language, target: Target) -
     """
     source = source_of(text)
     if (mistake := _mistake(source)) is not None:
-        raise NoKernelError(f"the reply is no valid Python: {mistake}; {_WHOLE_FILE}")
+        raise NoKernelError(f"the reply is not valid Python: {mistake}; {_WHOLE_FILE}")
     try:
         kernel = PythonKernel.parse(source, "the reply")
     except KernelError as error:

@@ -172,7 +172,7 @@ def read_program(path: Path, language: Language, target: Target) -> dict[str, An
         for name, predictor in state.items():
             _take_instructions(predictor["signature"], content["state"][name]["signature"], name)
     except BAD_DATA as error:
-        told = data_problem(path, error, "is no `program`")
+        told = data_problem(path, error, "is not a `program`")
         raise ModelError(told, "give a file that 'kernelwright agent compile' wrote") from None
     if written_for != (language.id, target.value):
         raise ModelError(

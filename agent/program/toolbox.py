@@ -124,7 +124,7 @@ class Toolbox:
         found = self._lane.tune(WantedSearch(candidate, searched, tuner, trials))
         if found.best is None or found.best.latency_ms is None:
             statuses = ", ".join(f"{count} {status.value}" for status, count in found.progress.statuses.items())
-            return {"error": f"no config was correct: {statuses}", "next": "evaluate the kernel as it stands first"}
+            return {"error": f"no config was correct: {statuses}", "next": "evaluate the unmodified kernel first"}
         start = found.start.latency_ms if found.start and found.start.latency_ms else None
         gain = f", {start / found.best.latency_ms:.3f} times as fast as the constants it had" if start else ""
         return {

@@ -19,7 +19,7 @@ from .reflection import Reflection
 from .rollout import Rollouts, TrialsEndedError, in_daemon
 
 PROPOSALS = {"light": 6, "medium": 12, "heavy": 18}
-"""How many new instructions a budget is good for; the names and numbers are GEPA's."""
+"""Number of new instructions per budget; names and numbers are GEPA's."""
 MINIBATCH = 3
 """Number of situations in which a proposal is tried before validation."""
 

@@ -71,7 +71,7 @@ class RecordedTurn:
 def journals_in(paths: Iterable[Path]) -> list[Path]:
     """The journals of runs: files as they are named, and those in results folders. `JournalError` when there are none.
 
-    Journals of searches are no runs.
+    Journals of searches are not runs.
     """
     given = list(paths)
     found: list[Path] = []
@@ -114,7 +114,7 @@ def _contexts(path: Path, problems: Callable[[str], Iterable[TorchProblem]], dev
     records = read_journal(path)
     run = next(of(records, RunRecord), None)
     if run is None:
-        raise JournalError(f"{path} is no journal of an optimization")
+        raise JournalError(f"{path} is not a journal of an optimization")
     if run.device != device:
         raise JournalError(f"{path} was recorded on {run.device}, and this is {device}")
     profile = next((record.profile for record in of(records, ProfileRecord)), None)

@@ -64,7 +64,7 @@ class Rollouts:
         self.ended = ""
         """Why no more can be tried, in words."""
         self.error: Exception | None = None
-        """A failure that is no answer of a model."""
+        """A failure that is not an answer of a model."""
 
     def __deepcopy__(self, memo: Any) -> Rollouts:
         """Return this object: GEPA copies its program for each candidate, which must share it."""
@@ -142,7 +142,7 @@ class Rollouts:
         return rollout
 
     def _once(self, key: str, work: Callable[[], Result]) -> Result:
-        """What work came to; DSPy's trace, from which GEPA learns which predictors ran, is remembered with it."""
+        """Run work once per key and return its result; each time add DSPy's trace, which tells GEPA what ran."""
         if key not in self._memory:
             with dspy.context(trace=[]):
                 self._memory[key] = work(), list(dspy.settings.trace)

@@ -1,4 +1,4 @@
-"""What `evaluate` is made of: its options here, beside it a kernel, a run folder and a Solution."""
+"""Parts of `evaluate`: its options here; a kernel, a run folder and a Solution in modules of their own."""
 
 from __future__ import annotations
 

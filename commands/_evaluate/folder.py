@@ -96,7 +96,9 @@ class FolderResult(result.Result):
         if not disturbed:
             return []
         names = ", ".join(disturbed)
-        return [f"others disturbed {names}: the strict speedup is not counted; the same command measures it again"]
+        return [
+            f"other processes disturbed {names}: the strict speedup is not counted; the same command measures it again"
+        ]
 
     def lines(self) -> Iterator[Any]:
         """A table, remarks on its rows, and fast_p."""

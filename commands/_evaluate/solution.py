@@ -101,7 +101,7 @@ def is_solution(options: Options) -> bool:
 def plan(options: Options, runtime: Runtime) -> SolutionPlan:
     """Find the Solution and its Workloads, all or `options.workload`."""
     if not is_solution(options):
-        raise OptionError("`kernel` is no Solution", "name one of a flashinfer-trace `dataset`")
+        raise OptionError("`kernel` is not a Solution", "name one of a flashinfer-trace `dataset`")
     if options.kernelbench:
         raise OptionError("KernelBench's protocol has no Traces", "leave `protocol` and `run_folder` out")
     device = runtime.device(options)

@@ -58,11 +58,11 @@ class Result(EvaluationResult):
     workload: str
     """The workload at which the kernel was checked and timed."""
     kernel: ForPython[Kernel | None] = None
-    """None for a file that is no kernel."""
+    """None for a file that is not a kernel."""
     evaluation: ForPython[Evaluation | None] = None
     """By the strict protocol; what `summary` has of it are attributes of the result itself, too."""
     refusal: ForPython[str] = ""
-    """Why there is no evaluation: the file is no kernel."""
+    """Why there is no evaluation: the file is not a kernel."""
     result: ForPython[KernelBenchResult | None] = None
     """By KernelBench's protocol."""
 
@@ -119,7 +119,7 @@ class Result(EvaluationResult):
             return EXPLAIN
         if self.latency_ms is None:
             return "it is correct and was not timed here: time it on a device that its language compiles for"
-        return "call profile for the bottleneck; where that is settled, tune its constants"
+        return "call profile for the bottleneck; once that is fixed, tune its constants"
 
     @property
     def failed_kernel(self) -> tuple[Kernel, Evaluation] | None:

@@ -46,7 +46,7 @@ class Result(result.Result):
 
     @result.computed
     def finished(self) -> FinishedRecord:
-        """How the run ended, as the last record of its journal has it."""
+        """The end of the run, from the last record of its journal."""
         outcome, gain = self.outcome, self.outcome.gain
         return FinishedRecord(
             problem=self.job.problem.id,
@@ -137,7 +137,7 @@ class Result(result.Result):
     def next_step(self) -> str:
         """What an agent should do with the kernel."""
         if not self.verified:
-            return "nothing was verified: evaluate the kernel as it stands first"
+            return "nothing was verified: evaluate the unmodified kernel first"
         if not self.faster:
             return "no rule made it faster: profile it for what to change by hand"
         return "take over the kernel's file; profile it for what is left, and stop at the roofline"

@@ -1,4 +1,4 @@
-"""What `agent compile` is made of: its files between runs in `results/compile/`, and the situations that count."""
+"""Parts of `agent compile`: its files between runs in `results/compile/`, and the situations that it uses."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def begun(situations: list[RecordedTurn], rollouts: Rollouts, tell: Tell) -> lis
         else:
             tell(f"left out: {situation.name}: {why}")
     if not begun:
-        raise OptionError("none of the recorded kernels is correct and timed on this device: nothing to practise on")
+        raise OptionError("none of the recorded kernels is correct and timed on this device: there is no training data")
     return begun
 
 

@@ -60,7 +60,7 @@ POSITIONAL = ("recorded",)
 
 
 class Size(StrEnum):
-    """How many new instructions are tried."""
+    """Budget of new instructions to try."""
 
     LIGHT = "light"
     MEDIUM = "medium"
@@ -103,7 +103,7 @@ class Options(ResultOptions, BudgetOptions, ModelOptions, QuickOptions, DeviceOp
         advice="give more, or leave it out",
         trusted=True,
     )
-    seed: int = option(0, "Of the choice of validation situations, and of GEPA's choices.", BUDGET)
+    seed: int = option(0, "Random seed of GEPA and of the choice of validation situations.", BUDGET)
     backend: Backend | None = option(None, "Backend of the instructions; by default the most frequent one.", WHERE)
     problem: tuple[Path, ...] = option((), "A problem file that is not shipped; may be repeated.", WHERE, trusted=True)
     dataset: Path | None = option(None, "A KernelBench checkout to take the problems from.", WHERE, trusted=True)
@@ -121,7 +121,7 @@ class Plan(command.Plan):
     """The situations for trials, and the models that follow and improve the instructions."""
 
     following: ModelSettings = field(metadata=command.NOT_SHOWN)
-    """Of the model that follows the instructions."""
+    """Settings of the model that follows the instructions."""
     improving: ModelSettings = field(metadata=command.NOT_SHOWN)
     device: str
     situations: list[RecordedTurn] = field(metadata=command.NOT_SHOWN)
@@ -192,12 +192,12 @@ class Result(result.Result):
             yield f"stopped: {tried.stopped}"
         work = f"{tried.proposals} proposals, {tried.evaluations} runs"
         if not tried.scores:
-            yield "no program: it ended before the instructions as they are were tried in full"
+            yield "no program: it ended before the current instructions were tried in full"
         elif tried.improved:
             yield f"validation: {tried.scores[0]:.3f} -> {tried.scores[tried.best]:.3f} ({work})"
             yield f"program: {self.output}"
         else:
-            yield f"none better than the instructions as they are, {tried.scores[0]:.3f} ({work}): no program written"
+            yield f"none better than the current instructions, {tried.scores[0]:.3f} ({work}): no program written"
 
 
 def plan(options: Options, runtime: Runtime) -> Plan:
@@ -301,7 +301,7 @@ def chosen_situations(options: Options, device: str, tell: Tell) -> list[Recorde
     wanted = options.backend or next((name for name, _ in counts.most_common(1)), None)
     if wanted is None or not counts[wanted]:
         raise OptionError(
-            f"no recorded situations{f' of {options.backend}' if options.backend else ''} to practise on",
+            f"no recorded situations{f' of {options.backend}' if options.backend else ''} to train on",
             "run 'kernelwright optimize' on this device first",
         )
     if others := ", ".join(f"{count} of {name}" for name, count in counts.items() if name != wanted):

@@ -1,6 +1,6 @@
-"""Make a worked example of a run's verified improvement: in one's own folder, or in one that is shared.
+"""Make a worked example of a run's verified improvement, in your own folder or in a shared one.
 
-Models see those of 'optimize --examples ~/team' beside the shipped ones.
+With 'optimize --examples ~/team' models see them in addition to the shipped ones.
 
 Exit codes: 0 written, 2 the run has no verified improvement, or wrong usage.
 """
@@ -72,12 +72,12 @@ class Options(BaseOptions):
     folder: Path | None = option(
         None, "Folder of examples to write to, such as one shared by a team; by default the user's own.", OUTPUT
     )
-    name: str | None = option(None, "The example's name; by default of its problem and technique.", OUTPUT)
+    name: str | None = option(None, "The example's name; by default derived from its problem and technique.", OUTPUT)
     technique: tuple[str, ...] = option(
-        (), "A technique that made it faster; may be repeated. By default those that its strategies name.", OUTPUT
+        (), "A technique that made it faster; may be repeated. By default those named by its strategies.", OUTPUT
     )
     problem: str | None = option(
-        None, "The problem that the run solved, if its id does not lead to it.", WHERE, trusted=True
+        None, "The problem that the run solved, if its id does not identify it.", WHERE, trusted=True
     )
     dataset: Path | None = option(None, "A KernelBench checkout with the problem.", WHERE, trusted=True)
 
@@ -104,7 +104,7 @@ class Result(result.Result):
 
     inlined: ClassVar = ("record",)
     path: Path
-    """Its folder."""
+    """The example's folder."""
     example: result.ForPython[WorkedExample]
 
     @result.computed
@@ -180,7 +180,7 @@ def _why_not(records: Sequence[Record]) -> str:
     if finished.best.contention is not None or finished.start.contention is not None:
         return "other processes disturbed its measurements"
     if not any(item.origin == START_BESIDE for item in of(records, Trial)):
-        return "its start was not timed beside the result, so run it again"
+        return "its start was not timed together with the result, so run it again"
     return "nothing became faster"
 
 

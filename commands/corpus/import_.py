@@ -1,8 +1,8 @@
-"""Enter runs that are not your own, or of an older version, into the archive of what runs learned.
+"""Add runs of others, or of an older version, to the archive of what runs learned.
 
-Rules are tried in the order that they suggest, and models see their texts as examples: enter only what you trust.
+They decide in which order rules are tried, and models see their texts as examples: add only what you trust.
 
-Exit codes: 0 entered, or known already, 1 no run had come far enough, 2 wrong usage.
+Exit codes: 0 added, or already known, 1 no run had come far enough, 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ POSITIONAL = ("runs",)
 
 @dataclass(frozen=True, kw_only=True)
 class Options(BaseOptions):
-    """Enter runs of others, or of before journals were signed, into the archive."""
+    """Add runs of others, or from before journals were signed, to the archive."""
 
     runs: tuple[Path, ...] = field(
         kw_only=False,
-        metadata=described("Journals of runs, or results folders with some.", metavar="RUN..."),
+        metadata=described("Journals of runs, or results folders that contain some.", metavar="RUN..."),
     )
 
 
@@ -59,7 +59,7 @@ class Result(result.Result):
     @computed_field(alias="entered")
     @property
     def runs(self) -> list[dict[str, str]]:
-        """The runs that were entered."""
+        """The runs that were added."""
         return [{"run": item.run, "problem": item.problem, "device": item.device} for item in self.entered]
 
     @property
@@ -70,8 +70,8 @@ class Result(result.Result):
     def lines(self) -> Iterator[str]:
         """A line for each run, and counts."""
         for item in self.entered:
-            yield f"entered: {item.problem} on {item.device} ({item.run})"
-        yield f"{len(self.entered)} entered, {self.known} known already, {self.unfinished} without a whole turn"
+            yield f"added: {item.problem} on {item.device} ({item.run})"
+        yield f"{len(self.entered)} added, {self.known} already known, {self.unfinished} without a whole turn"
 
 
 def plan(options: Options, runtime: Runtime) -> Plan:

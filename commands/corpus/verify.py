@@ -46,7 +46,7 @@ class Options(QuickOptions, DeviceOptions):
         metadata=described("Examples, such as triton/softmax-online; all by default."),
     )
     folder: Path | None = option(
-        None, "Folder of examples, as 'corpus add' fills it; by default the shipped ones.", metavar="DIR"
+        None, "Folder of examples written by 'corpus add'; by default the shipped ones.", metavar="DIR"
     )
     kernels: bool = option(False, "Check every shipped kernel that the device can run too, and time it.")
     record: Path | None = option(None, "File for the metrics; models see those in corpus/examples/measured.json.")
@@ -63,7 +63,7 @@ class ExampleResult(BaseModel):
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
     example: str
-    """Its name, such as 'triton/softmax-online'."""
+    """The example's name, such as 'triton/softmax-online'."""
     correct: bool = Field(serialization_alias="right")
     """Whether both kernels are correct."""
     messages: tuple[str, ...] = ()

@@ -58,20 +58,20 @@ class Options(TimingOptions, DeviceOptions, ResultOptions):
     m: tuple[int, ...] = option((), "Rows of A, or tokens; may be repeated.", SHAPES, also=("-m",))
     n: int | None = option(None, "Columns of B; for moe the intermediate size of an expert.", SHAPES, also=("-n",))
     k: int | None = option(None, "Columns of A; for moe the hidden size.", SHAPES, also=("-k",))
-    experts: int | None = option(None, "Of moe, where the file of sizes names no E.", SHAPES, at_least=1)
+    experts: int | None = option(None, "For moe: number of experts, if the file of sizes has no E.", SHAPES, at_least=1)
     top_k: int | None = option(
-        None, "Of moe: experts of each token, where the file of sizes names no TOP_K.", SHAPES, at_least=1
+        None, "For moe: experts per token, if the file of sizes has no TOP_K.", SHAPES, at_least=1
     )
     layout: str = option(
         "TN",
-        "Of A and B: T is row-major, N column-major. Linear layers have TN.",
+        "Layout of A and B: T is row-major, N column-major. Linear layers have TN.",
         SHAPES,
         metavar="TT|TN|NT|NN",
     )
     dtype: str | None = option(
         None,
-        "fp16, bf16 or fp8 (float8_e4m3fn); of moe that of the weights, fp8 with a scale per 128x128; of "
-        "a8w8_blockscale that of the result, fp16 or bf16.",
+        "fp16, bf16 or fp8 (float8_e4m3fn); for moe the dtype of the weights, fp8 with a scale per 128x128; for "
+        "a8w8_blockscale the dtype of the result, fp16 or bf16.",
         SHAPES,
     )
     trials: int = option(50, "At most this many configs per shape.", SEARCH, at_least=1)
@@ -90,13 +90,13 @@ class Options(TimingOptions, DeviceOptions, ResultOptions):
     )
     backend: Backend = option(
         Backend.TRITON,
-        "The language of the kernel: triton, or tilelang, whose configs only `format` kernelwright holds.",
+        "The language of the kernel: triton, or tilelang, whose configs only `format` kernelwright can store.",
         SEARCH,
         metavar="triton|tilelang",
     )
     device: str = option("auto", "cpu (a check of the files), cuda, cuda:N, or several GPUs: cuda:0,cuda:1.", WHERE)
     compilers: int | None = option(None, "Processes that compile, per device.", WHERE, at_least=1, trusted=True)
-    compile_limit: float = option(60.0, "Seconds after which a compilation is given up.", WHERE, above=0, trusted=True)
+    compile_limit: float = option(60.0, "Seconds after which a compilation is ended.", WHERE, above=0, trusted=True)
     num_iters: int | None = option(
         None, "At least this many timed calls per config; by default until the median is precise.", TRUST, at_least=1,
         also=("--num_iters",),
@@ -116,7 +116,7 @@ class Options(TimingOptions, DeviceOptions, ResultOptions):
     )  # fmt: skip
     compare: bool = option(False, "Show the largest error of each choice; every config is checked anyway.", OUTPUT)
     compare_wo_tuning: bool = option(
-        False, "Only check the configs that the file of sizes has.", OUTPUT, also=("--compare_wo_tuning",)
+        False, "Only check the configs in the file of sizes.", OUTPUT, also=("--compare_wo_tuning",)
     )
     benchmark: bool = option(
         False,

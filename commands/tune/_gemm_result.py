@@ -82,7 +82,7 @@ class Result(result.Result):
 
     @property
     def warnings(self) -> list[str]:
-        """How many shapes have no choice."""
+        """Number of shapes without a choice."""
         return [f"{len(self.failed)} of {len(self.shapes)} shapes have no choice"] if self.failed else []
 
     def lines(self) -> Iterator[str]:

@@ -85,7 +85,7 @@ class Result(JobResult):
 
     @result.computed
     def statuses(self) -> dict[str, int]:
-        """How many trials ended how."""
+        """Number of trials by status."""
         return {status.value: count for status, count in self.found.progress.statuses.items()}
 
     @result.computed
@@ -117,7 +117,7 @@ class Result(JobResult):
     @computed_field(alias="times_as_fast")
     @property
     def gain(self) -> float | None:
-        """How many times as fast as the kernel's own constants."""
+        """Speedup over the kernel's own constants."""
         best, start = self.found.best, self.found.start
         if self.own:
             return 1.0  # equal code, timed twice: the difference is noise
@@ -207,7 +207,7 @@ class Result(JobResult):
 
     @property
     def unproven(self) -> str:
-        """Reason why the winner is no result, since its launches could not be replayed; '' if it is a result."""
+        """Reason why the winner is not a result, since its launches could not be replayed; '' if it is a result."""
         best = self.found.best
         return best.message if best is not None and not best.ok else ""
 
@@ -241,7 +241,7 @@ class Result(JobResult):
     def next_step(self) -> str:
         """What an agent should do with the config."""
         if self.found.best is None:
-            return "no config was correct: evaluate the kernel as it stands first"
+            return "no config was correct: evaluate the unmodified kernel first"
         if self.kernel_path is not None:
             return "take over the kernel's file, or write best's config into the constants, and profile again"
         return "keep the constants: none is faster beyond noise; profile for another bottleneck"

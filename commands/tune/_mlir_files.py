@@ -220,7 +220,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 def finals_text(event: FinalsStarted) -> str:
-    """What is measured last."""
+    """Describe what the final comparison measures."""
     finalists = "combinations of finalists and the default module"
-    those = finalists if event.combined else "finalists and the module as it was"
+    those = finalists if event.combined else "finalists and the unmodified module"
     return f"measuring {len(event.configs) - 1} {those}, interleaved"

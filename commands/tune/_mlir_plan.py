@@ -38,7 +38,7 @@ class Options(SandboxOptions, QuickOptions, ResultOptions, DeviceOptions):
     function: str | None = option(None, "The function, where the module has several.", MODULE, metavar="NAME")
     chip: str | None = option(
         None,
-        "Whose instructions IREE uses: host, znver4 ... for a CPU; sm_80, sm_89 ... for a GPU. By default host, or "
+        "Target of IREE's code: host, znver4 ... for a CPU; sm_80, sm_89 ... for a GPU. By default host, or "
         "sm_80, whose code newer GPUs run too.",
         WHERE,
     )
@@ -52,12 +52,12 @@ class Options(SandboxOptions, QuickOptions, ResultOptions, DeviceOptions):
     compilers: int | None = option(
         None, "Processes that compile at once; by default as many as there are cores.", WHERE, at_least=1, trusted=True
     )
-    compile_limit: float = option(60.0, "Seconds after which a compilation is given up.", WHERE, above=0, trusted=True)
+    compile_limit: float = option(60.0, "Seconds after which a compilation is ended.", WHERE, above=0, trusted=True)
     emit: Path | None = option(
         None, "Write every module that is tried to this folder, by the auto-scheduler's names.", OUTPUT, metavar="DIR"
     )
     dry_run: bool = option(False, "Write the space and the modules, and compile and run nothing.", OUTPUT)
-    save_cmds: bool = option(False, "Write the compiler's commands, and what it said, beside the modules.", OUTPUT)
+    save_cmds: bool = option(False, "Write the compiler's commands and output next to the modules.", OUTPUT)
 
     def check(self) -> None:
         """Raise `OptionError` for options that contradict each other."""
@@ -67,7 +67,7 @@ class Options(SandboxOptions, QuickOptions, ResultOptions, DeviceOptions):
         if self.tuner is not None:
             catalogue.check(self.tuner)
         if self.save_cmds and self.emit is None:
-            raise OptionError("`save_cmds` writes beside the modules", "give `emit` DIR too")
+            raise OptionError("`save_cmds` writes next to the modules", "give `emit` DIR too")
 
 
 @dataclass(frozen=True)

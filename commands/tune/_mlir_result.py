@@ -87,7 +87,7 @@ class Result(result.Result):
 
     @property
     def trials(self) -> int:
-        """Of all operations."""
+        """Trials of all operations together."""
         return sum(item.progress.trials for item in self.found)
 
     @property
@@ -179,14 +179,14 @@ class Result(result.Result):
         if best is None:
             return []
         if best.speedup is not None and best.speedup.high < 1:
-            found.append("it is slower than IREE's default: keep the module as it was")
+            found.append("it is slower than IREE's default: keep the original module")
         elif not self.faster:
             found.append("it is not measurably faster than IREE's default")
         if self.spec_fault:
-            found.append(f"built with the tuning spec, the module as it was fails: {self.spec_fault}")
+            found.append(f"built with the tuning spec, the unmodified module fails: {self.spec_fault}")
         elif self.same_code is False:
             found.append(
-                "built with the tuning spec, the module as it was is correct, but not the code that was measured"
+                "built with the tuning spec, the unmodified module is correct, but not the code that was measured"
             )
         if self.not_in_spec:
             found.append(f"a tuning spec cannot carry the schedules of {', '.join(self.not_in_spec)}; use best.mlir")

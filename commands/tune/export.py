@@ -29,7 +29,7 @@ class Options(BaseOptions):
     journal: Path = field(kw_only=False, metadata=described("A recorded search in any readable form."))
     csv: Path | None = option(None, "Write a CSV; packed if it ends in .gz.", metavar="FILE")
     t4: Path | None = option(None, "Write T4 results as JSON; packed if it ends in .gz.", metavar="FILE")
-    kernel: str | None = option(None, "Of a journal with several kernels, the digest of the one.", metavar="DIGEST")
+    kernel: str | None = option(None, "The kernel's digest, in a journal with several.", metavar="DIGEST")
 
     def check(self) -> None:
         """Raise `OptionError` for targets that cannot be."""
@@ -58,7 +58,7 @@ class Result(result.Result):
 
     @result.computed
     def configs(self) -> int:
-        """How many configs were recorded."""
+        """Number of recorded configs."""
         return len(self.recording.results)
 
     @result.computed

@@ -86,13 +86,13 @@ class Options(SaveOptions, TimingOptions, FinalCheckOptions, MachineOptions, Pro
     constraint: tuple[str, ...] = option((), "An expression that every config must satisfy.", SPACE, metavar="EXPR")
     prune: bool = option(True, "Keep configs that the device cannot run.", SPACE)
     tuner: str = option("portfolio", "{choices}.", SEARCH, choices=catalogue.choices)
-    stride: int | None = option(None, "Of the grid: every N-th config first.", SEARCH, metavar="N", at_least=1)
+    stride: int | None = option(None, "With --tuner grid: every N-th config first.", SEARCH, metavar="N", at_least=1)
     trials: int | None = option(None, "At most this many configs; by default 200, for grid all.", SEARCH, at_least=1)
-    seconds: float | None = option(None, "Start no trial after this time.", SEARCH, above=0)
+    seconds: float | None = option(None, "Start no trials after this time.", SEARCH, above=0)
     patience: int | None = option(None, "Stop after this many trials without a better one.", SEARCH, at_least=1)
     seed: int = option(0, "Random seed of the tuner.", SEARCH)
     warm: tuple[Path, ...] = option(
-        (), "A journal or recording of the same parameters elsewhere.", SEARCH, metavar="FILE"
+        (), "A journal or recording of the same parameters from another device or shape.", SEARCH, metavar="FILE"
     )
     device: str = option("auto", "cpu, cuda, cuda:N, or several GPUs: cuda:0,cuda:1.", WHERE)
     compilers: int | None = option(
@@ -103,7 +103,7 @@ class Options(SaveOptions, TimingOptions, FinalCheckOptions, MachineOptions, Pro
         at_least=1,
         trusted=True,
     )
-    compile_limit: float = option(120.0, "Seconds after which a compilation is given up.", WHERE, above=0, trusted=True)
+    compile_limit: float = option(120.0, "Seconds after which a compilation is ended.", WHERE, above=0, trusted=True)
     plot: bool = option(False, "Write the convergence curve as PNG.", OUTPUT)
 
     @property

@@ -86,7 +86,7 @@ class Definition(Record):
             try:
                 expression_tree(constraint)
             except SyntaxError:
-                raise ValueError(f"constraints.{number}: {constraint!r} is no Python expression") from None
+                raise ValueError(f"constraints.{number}: {constraint!r} is not a Python expression") from None
         return self
 
     @property

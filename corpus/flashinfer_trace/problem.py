@@ -134,7 +134,7 @@ def _check(definition: Definition) -> None:
     where = f"Definition {definition.name}"
     for name in (*definition.axes, *definition.inputs):
         if not name.isidentifier():
-            raise ProblemError(f"{where}: {name!r} is no Python name; rename it")
+            raise ProblemError(f"{where}: {name!r} is not a Python name; rename it")
     for name, tensor in (*definition.inputs.items(), *definition.outputs.items()):
         if tensor.dtype.startswith(_FLOAT4):
             raise ProblemError(f"{where}: {name} has the dtype {tensor.dtype}, which is not supported")

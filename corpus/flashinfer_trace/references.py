@@ -59,12 +59,12 @@ def _check_file(name: str, tensor: TensorSpec, given: SafetensorsInput, shape: t
         raise ValueError(f"inputs.{name}.path: there is no file {path}")
     try:
         with safe_open(path, framework="np") as file:
-            if given.tensor_key not in file.keys():  # noqa: SIM118 - a file of safetensors is no mapping
+            if given.tensor_key not in file.keys():  # noqa: SIM118 - a file of safetensors is not a mapping
                 raise ValueError(f"inputs.{name}.tensor_key: {path} has no tensor {given.tensor_key}")
             piece = file.get_slice(given.tensor_key)
             found, dtype = tuple(piece.get_shape()), piece.get_dtype()
     except (OSError, SafetensorError) as error:
-        raise ValueError(f"inputs.{name}.path: {path} is no safetensors file ({error})") from None
+        raise ValueError(f"inputs.{name}.path: {path} is not a safetensors file ({error})") from None
     if found != shape:
         raise ValueError(f"inputs.{name}: {path} has the shape {list(found)}, the axes give {list(shape)}")
     if _DTYPES.get(dtype, dtype) != tensor.dtype:

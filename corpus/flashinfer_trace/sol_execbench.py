@@ -31,7 +31,7 @@ _OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
 }  # fmt: skip
 _PLAIN = (ast.BinOp, ast.UnaryOp, ast.Name, ast.Load, ast.Constant, ast.Pow)
 _MAX_EXPONENT = 64
-"""Larger powers are no extents, and `9**9**9` would never finish."""
+"""Larger powers are not extents, and `9**9**9` would never finish."""
 
 
 class ExprAxis(Record):
@@ -47,7 +47,7 @@ class ExprAxis(Record):
         try:
             tree = expression_tree(text)
         except (SyntaxError, ValueError):
-            raise ValueError(f"{text!r} is no expression") from None
+            raise ValueError(f"{text!r} is not an expression") from None
         for node in ast.walk(tree):
             if not isinstance(node, (*_OPERATORS, *_PLAIN)):
                 raise ValueError(f"{text}: {type(node).__name__} is not allowed; use + - * / // % ** over axes")
@@ -59,13 +59,13 @@ class ExprAxis(Record):
         return _names(expression_tree(self.expression))
 
     def extent(self, extents: Mapping[str, int]) -> int:
-        """Return its value; raises `ValueError` where it is no whole number from 0 up."""
+        """Return its value; raises `ValueError` where it is not a whole number from 0 up."""
         try:
             value = _compute(expression_tree(self.expression), extents)
         except (ArithmeticError, TypeError) as error:
             raise ValueError(f"{self.expression}: {error}") from None
         if value < 0 or value != int(value):
-            raise ValueError(f"{self.expression} is {value}, which is no extent")
+            raise ValueError(f"{self.expression} is {value}, which is not an extent")
         return int(value)
 
 

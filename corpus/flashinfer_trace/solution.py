@@ -48,7 +48,7 @@ def kernel_of(solution: Solution, definition: Definition) -> PythonKernel:
 
 
 def backend_of(solution: Solution) -> str | None:
-    """Return the backend of a Solution, such as 'triton', from its imports; None for one that is no kernel here."""
+    """Return the backend of a Solution, such as 'triton', from its imports; None for one that is not a kernel here."""
     if not set(solution.spec.languages or (solution.spec.language,)) & _REPLAYABLE:
         return None
     modules = {module for source in solution.sources for module in _IMPORTED.findall(source.content)}

@@ -24,7 +24,7 @@ class SolutionFiles:
     entry: str
     """The entry point's module, dotted."""
     entry_names: frozenset[str]
-    """What that defines and imports."""
+    """Names that the file defines and imports."""
 
     @property
     def is_one(self) -> bool:

@@ -37,7 +37,7 @@ class Autotuned:
 
     module: str
     kernel: str
-    """Its name in its module."""
+    """The kernel's name in its module."""
     configs: tuple[Mapping[str, Value], ...]
     """Each with num_warps and num_stages, and with num_ctas and maxnreg where one of them sets it."""
     key: tuple[str, ...]
@@ -116,7 +116,7 @@ def literal_configs(function: ast.FunctionDef) -> tuple[list[dict[str, Any]], li
 def autotuned(
     module: ModuleText, function: ast.FunctionDef, configs: Sequence[Mapping[str, Any]], key: Sequence[str]
 ) -> Autotuned | None:
-    """Return a kernel with its configs as parameters; None where its list must stay: with values that are no numbers
+    """Return a kernel with its configs as parameters; None where its list must stay: with values that are not numbers
     or texts, or where 0 is a value that only some of its configs set.
     """
     if any(_DICT in item for item in configs):

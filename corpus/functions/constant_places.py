@@ -28,12 +28,12 @@ class ConstantPlace:
 
     key: PlaceKey
     function: str
-    """Its name, as its code has it."""
+    """The function's name, from its code object."""
     first: int
     """The lines of its statement up to the place; of a default, those of its function."""
     last: int
     names: tuple[str, ...]
-    """What is bound whenever the place is reached, the function's arguments first."""
+    """Names that are always bound when the place is reached, the function's arguments first."""
     is_default: bool = False
 
 

@@ -103,7 +103,7 @@ class _WrittenBack:
             open_ += [item for item in inside if item not in removed]
 
     def _removed(self, node: ast.AST) -> dict[ast.AST, Edit]:
-        """Return what parts of a node become that are no expressions: statements after others, added arguments."""
+        """Return what parts of a node become that are not expressions: statements after others, added arguments."""
         found: dict[ast.AST, Edit] = {}
         if isinstance(node, ast.FunctionDef):
             found |= self._defaults(node)

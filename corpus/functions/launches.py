@@ -36,12 +36,12 @@ class Launched:
     start: int
     """`OWN` where the user's code computes it."""
     values: tuple[Value, ...]
-    """Those to try, the start among them."""
+    """Values to try, including the start's."""
     constant: str = ""
 
     @property
     def form(self) -> SiteForm:
-        """How the constant stands at all of the places."""
+        """The constant's form at all of the places."""
         return self.sites[0].form
 
 

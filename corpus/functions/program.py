@@ -44,4 +44,4 @@ def answer_of(
     try:
         return json.loads(said[-1])
     except (ValueError, RecursionError):
-        raise KernelError(f"{failure}: its last line is no answer: {said[-1][:200]!r}{ending}") from None
+        raise KernelError(f"{failure}: its last line is not an answer: {said[-1][:200]!r}{ending}") from None

@@ -11,7 +11,7 @@ from .modules import ModuleText, UserModules, is_kernel
 from .signatures import single_configs
 
 MOST_LINES = 4000
-"""Of all modules together; kernels that are further away stay as they are."""
+"""Most lines of all modules together; kernels beyond that are left unmodified."""
 MOST_NAMES = 500
 """Definitions that are read; a logger alone can lead through hundreds of modules."""
 _BACKWARD = ("backward", "vjp", "jvp")
@@ -20,7 +20,7 @@ _BACKWARD = ("backward", "vjp", "jvp")
 
 @dataclass
 class Reach:
-    """What follows from a function's text."""
+    """What a function's source depends on."""
 
     modules: list[ModuleText]
     """Each after those that it takes from; the function's own is the last."""

@@ -1,4 +1,4 @@
-"""What definitions of functions and kernels, and calls of them, say of their parameters."""
+"""Parameters of functions and kernels, as their definitions and calls show them."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _EXTENTS = ("size", "stride", "numel", "dim", "ndimension", "element_size", "len
 
 
 class SiteForm(Enum):
-    """How a constant stands at a place."""
+    """The form of a constant at a place."""
 
     LITERAL = auto()
     """In place of a number."""

@@ -83,7 +83,7 @@ class InputTable(BaseModel):
     def _named(self) -> InputTable:
         for name, extents in self.axes.items():
             if not name.isidentifier():
-                raise ValueError(f"the axis {name!r} is no name")
+                raise ValueError(f"the axis {name!r} is not a name")
             if not extents if isinstance(extents, list) else False:
                 raise ValueError(f"the axis {name} has no extents")
         for name, one in self.inputs.items():
@@ -136,10 +136,10 @@ def read_table(path: Path) -> InputTable:
         raise OptionError(f"`inputs` {path} names no function", f"write it as {path}::inputs")
     if not path.is_file():
         raise OptionError(f"`inputs`: there is no file {path}")
-    with data_of(path, OptionError, "see docs/functions.md for its form", "is no table of `inputs`"):
+    with data_of(path, OptionError, "see docs/functions.md for its form", "is not a table of `inputs`"):
         said: Any = yaml.safe_load(path.read_text())
         if not isinstance(said, Mapping):
-            raise ValueError("it is no mapping")
+            raise ValueError("it is not a mapping")
         # Axes stand beside `inputs`, so that a table begins with its sizes.
         axes = {str(name): value for name, value in said.items() if name != INPUTS}
         return InputTable.model_validate({"axes": axes, INPUTS: said.get(INPUTS, {})})

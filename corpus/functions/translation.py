@@ -91,9 +91,9 @@ class UserFunction:
     target: Target
     package: UserPackage
     kernels: tuple[Autotuned, ...]
-    """Those whose lists of configs the parameters fill in."""
+    """Autotuned kernels whose config lists are replaced by the parameters."""
     launched: tuple[Launched, ...]
-    """What other parameters stand for."""
+    """What the other parameters set."""
     kernel: PythonKernel
     problem: TorchProblem
 
@@ -195,7 +195,7 @@ def _with_constants(
     names = unique_constants([(item.kernel, list(item.configs[0])) for item in kernels], taken)
     taken |= {constant for given in names for constant in given.values()}
     taken |= {name for module in found.modules for name in names_in(module)}
-    # What is no number at the start has a long name: a tile of size 0 would mislead whatever goes by plain names.
+    # What is not a number at the start has a long name: a tile of size 0 would mislead whatever goes by plain names.
     taken |= {item.name.upper() for item in rows if item.start == OWN}
     others = unique_constants([(item.kernel, [item.name]) for item in rows], taken)
     return (
@@ -239,7 +239,7 @@ def _sizes(module: ModuleText, target: Target) -> dict[str, str]:
     """Return the sizes of an input function, its parameters after the seed, with their defaults."""
     found = module.definitions.get(target.name, [None])[-1]
     if not isinstance(found, ast.FunctionDef):
-        raise OptionError(f"`inputs` {target} is no function of its file's top level", "define it with def")
+        raise OptionError(f"`inputs` {target} is not a function of its file's top level", "define it with def")
     plain = [*found.args.posonlyargs, *found.args.args]
     if not plain:
         raise OptionError(f"`inputs` {target} takes no seed", "its first parameter is the seed, the others are sizes")
@@ -263,7 +263,9 @@ def _workloads(module: ModuleText) -> Mapping[str, Mapping[str, Any]]:
         return {}
     found = _literal(module, "WORKLOADS")
     if not isinstance(found, dict) or not all(isinstance(sizes, dict) for sizes in found.values()):
-        raise OptionError(f"WORKLOADS of {module.path} is no dict of dicts of sizes, all literals", "write it as one")
+        raise OptionError(
+            f"WORKLOADS of {module.path} is not a dict of dicts of sizes, all literals", "write it as one"
+        )
     return found
 
 
@@ -274,12 +276,12 @@ def _names(modules: UserModules, drawn: Target | None, constant: str) -> Sequenc
         return ()
     found = _literal(there, constant)
     if not isinstance(found, list | tuple) or not all(isinstance(name, str) for name in found):
-        raise OptionError(f"{constant} of {there.path} is no list of argument names", 'write it as ["out", "lse"]')
+        raise OptionError(f"{constant} of {there.path} is not a list of argument names", 'write it as ["out", "lse"]')
     return list(found)
 
 
 def _literal(module: ModuleText, name: str) -> object:
-    """Return the literal that a module's constant has; None where it is no literal."""
+    """Return the literal that a module's constant has; None where it is not a literal."""
     for statement in module.definitions.get(name, ()):
         if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
             try:

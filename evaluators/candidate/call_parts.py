@@ -20,7 +20,7 @@ from .responses import BatchResponse
 from .verified import CandidateError
 
 ROUNDS = 3
-"""How often each is timed; the fastest counts, since other processes only ever add time."""
+"""Repetitions of each timing; the fastest counts, since other processes only ever add time."""
 MOST_ROUNDS = 12
 """The same where that would be held against the kernel."""
 MOST_REPEATED, REPEATED_MS = 400, 10.0

@@ -251,7 +251,7 @@ class CandidateClient(ExchangingProcess):
     def difference(self, reference_client: ReferenceClient, checked: VerifiedConfig, distribution: str) -> str:
         """Return how the result differs from the reference's for such inputs; empty if it does not.
 
-        Raises `CandidateError` only for what is no verdict.
+        Raises `CandidateError` only for what is not a verdict.
 
         The config may be unloaded afterwards.
         """

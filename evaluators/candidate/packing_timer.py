@@ -10,7 +10,7 @@ from .replayer import Replayer
 from .verified import CandidateError, VerifiedConfig
 
 PACKINGS = 9
-"""How often the weights are packed, where there is room for the results."""
+"""Number of times the weights are packed, if there is room for the results."""
 
 
 class PackingTimer:

@@ -20,7 +20,7 @@ from .verified import CandidateError, rejected
 Form = TypeVar("Form", bound=Response)
 
 OPENS_S = 60.0
-"""How long a worker may take to open its device."""
+"""Seconds that a worker may take to open its device."""
 _STAGES = {
     "load": "loading",
     "weights": "loading weights",

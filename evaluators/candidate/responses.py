@@ -50,7 +50,7 @@ class RunResponse(OutputsResponse):
     shared: list[int]
     weights: list[str]
     parts: list[str] = []
-    """Of a user's function: what it returned beside tensors (`user_call.result_parts`)."""
+    """For a user's function: what it returned in addition to tensors (`user_call.result_parts`)."""
 
 
 class TimeResponse(Response):

@@ -125,13 +125,13 @@ class VerifiedConfig:
     launches: dict[str, int] = field(default_factory=dict)
     """Launches of a replayed plan, by kernel; of the first where there are several."""
     plans: tuple[HandedPlan, ...] = ()
-    """Those that were handed over; several where launches depend on integers of the inputs."""
+    """Plans that were handed over; several if launches depend on integers of the inputs."""
     depends_on: str = ""
-    """What the launches depend on beside sizes, as a sentence."""
+    """What the launches depend on in addition to sizes, as a sentence."""
     packs: bool = False
     """Whether its plan packs weights, once for each set of them."""
     packing: Measurement | None = None
-    """How long that takes, where it was timed."""
+    """Time of packing the weights, if it was measured."""
     sanitizer: dict[str, str] = field(default_factory=dict)
     """Findings of compute-sanitizer's tools, if they ran."""
 

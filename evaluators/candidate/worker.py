@@ -131,8 +131,8 @@ class CandidateWorker:
         if not isinstance(model, torch.nn.Module):
             bases = ", ".join(base.__name__ for base in type(model).__bases__)
             raise TypeError(
-                f"ModelNew makes an object of the class {type(model).__name__}({bases}), which is no torch.nn.Module; "
-                "derive ModelNew from torch.nn.Module"
+                f"ModelNew makes an object of the class {type(model).__name__}({bases}), which is not a "
+                "torch.nn.Module; derive ModelNew from torch.nn.Module"
             )
         self.models[serial] = model.to(self.device)
         return {}

@@ -95,7 +95,7 @@ def compare(
 
 
 def _compare_one(number: int, expected: Any, actual: Any, allowed: Allowed, which: str, returned: bool) -> Message:
-    """Compare a tensor; what is no output, but an input that the reference writes to, has the plain tolerance."""
+    """Compare a tensor; what is not an output, but an input that the reference writes to, has the plain tolerance."""
     number, returned = allowed.same.get(number, number), returned or number in allowed.same
     if returned and allowed.rows is not None and expected.is_floating_point():
         by_rows = allowed.rows(number, expected, actual, which)

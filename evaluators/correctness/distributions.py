@@ -22,7 +22,7 @@ same for every seed."""
 OTHER_STRIDES = "other strides"
 """The values of the problem's own inputs, in tensors that are not contiguous."""
 SPECIAL = "NaN and infinity"
-"""A few elements that are no numbers. A kernel that treats them otherwise is not wrong; it is reported."""
+"""A few elements that are not numbers. A kernel that treats them otherwise is not wrong; it is reported."""
 SPECIAL_ELEMENTS = 8
 
 

@@ -230,7 +230,7 @@ class _Errors:
 
 
 def _obstacle(exact: Sequence[Any], expected: Sequence[Any]) -> str | None:
-    """Return why these outputs are no fp64 result; None where they are.
+    """Return why these outputs are not an fp64 result; None where they are.
 
     Indices and masks stay exact as they are; at least one result must gain from fp64.
     """

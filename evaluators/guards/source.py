@@ -1,7 +1,7 @@
 """The static check: finds code that no correct kernel needs, before it runs.
 
-It reads the syntax tree with names resolved, never the text: a comment or a string is no violation. It is a tripwire,
-not a proof: what it misses is left to the checks that run with the kernel.
+It reads the syntax tree with names resolved, never the text: a comment or a string is not a violation. It is a
+tripwire, not a proof: what it misses is left to the checks that run with the kernel.
 """
 
 from __future__ import annotations

@@ -205,7 +205,7 @@ class IreeCompiler:
 
 
 def _read(path: Path) -> bytes:
-    """Return what a worker wrote; raises `OSError` for what is no plain file, or no module's size."""
+    """Return what a worker wrote; raises `OSError` for what is not a plain file, or no module's size."""
     if (size := path.lstat().st_size) > MODULE_BYTES:
         raise OSError(errno.EFBIG, f"{size >> 20} MiB are too many")
     return bytes(read_untrusted_file(path, size))

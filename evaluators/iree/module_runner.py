@@ -54,7 +54,7 @@ class ModuleRunner:
             self.compiler = IreeCompiler(self.target, processes, **compilers)
             self.default: CompiledModule = self.compiler.submit(problem.source).result()
             try:
-                self._default_path = require(self.default, f"{problem.name} as it stands", self.target)
+                self._default_path = require(self.default, f"{problem.name}, unmodified", self.target)
                 told = self.start()
             except ModuleFailedError as error:
                 self.close()

@@ -78,7 +78,7 @@ class Sample:
         match = _PROBLEM.fullmatch(problem.id)
         if match is None:
             raise OptionError(
-                f"{problem.id} is no KernelBench problem, and a run folder names kernels by their numbers"
+                f"{problem.id} is not a KernelBench problem, and a run folder names kernels by their numbers"
             )
         return cls(int(match[1]), int(match[2]), sample)
 

@@ -110,7 +110,7 @@ class TileLangSupport(LanguageSupport):
 def _kernels_hold(instead: Callable[[Any, Callable[..., Any]], Callable[..., Any]]) -> Iterator[None]:
     """While inside, compiled kernels run what `instead` makes of a kernel and the function that it holds.
 
-    A function that is not TileLang's own, which a candidate put there, is no launch, and stays as it is.
+    A function that is not TileLang's own, which a candidate put there, is not a launch, and stays as it is.
     """
     try:
         from tilelang.jit.kernel import JITKernel

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class Apart(NamedTuple):
-    """How a program runs that is forked from no server."""
+    """Folders, rights and environment of a program that is not forked from a server."""
 
     folder: Path
     """Where it writes."""
@@ -21,4 +21,4 @@ class Apart(NamedTuple):
     environment: dict[str, str]
     """Torch keeps no memory in it: each tensor is an allocation of CUDA's."""
     options: dict[str, Any]
-    """As a worker that executes launch plans gets them."""
+    """Options of a worker that executes launch plans."""

@@ -31,7 +31,7 @@ _LOG = logging.getLogger(__name__)
 SUSPICIOUS_SPEEDUP = 10.0
 """A suspicious speedup: a kernel this many times as fast as the reference is measured again, from the start."""
 OUT_OF_MEMORY = ("out of memory", "ALLOC_FAILED")
-"""What torch, CUDA and its libraries say: of a kernel, of its launch plan, at other sizes."""
+"""Messages of torch, CUDA and its libraries about too little memory, for a kernel, its plan or other sizes."""
 CONFIRMED = "more than {:g} times as fast as the reference: measured twice, in two processes"
 TRIED = f"tried {ATTEMPTS} times; `resume` measures it"
 BESIDE = "beside this kernel, and not without it, {}; leave the reference memory and room on the disk"
@@ -75,7 +75,7 @@ class CandidateRunner:
     def _run_start(
         self, reference_client: ReferenceClient, kernel: Kernel, distribution: str | None, learn: bool
     ) -> Sequence[int]:
-        """Run the user's function as it stands, if it runs; see `CandidateClient.run_start`."""
+        """Run the unmodified user function, if it runs; see `CandidateClient.run_start`."""
         problem = reference_client.problem
         assert problem.package is not None
         start = PythonKernel(kernel.language, kernel.target, problem.package.source, problem.name)

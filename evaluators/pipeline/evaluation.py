@@ -133,7 +133,7 @@ class EvaluationPipeline:
     def _collect_diagnostics(
         self, verification: Verification, checked: VerifiedConfig, compiled: CompileResult | None
     ) -> dict[str, Any]:
-        """Return what is no failure; the config is unloaded afterwards."""
+        """Return what is not a failure; the config is unloaded afterwards."""
         profile = verification.profile(checked)
         verification.release()
         return {

@@ -29,7 +29,7 @@ _BEGINS = {
     "initcheck": re.compile(r"Uninitialized __\w+__ memory read"),
     "racecheck": re.compile(r"(?i:error): (Race reported|\(?.*Potential \w+ hazard)"),
 }
-"""How the first line of a record begins that counts: racecheck's warnings do not."""
+"""Prefixes of the first line of records that count: racecheck's warnings do not."""
 _RULES = {
     "memcheck": ("out-of-bounds", "keep every access within a tensor"),
     "initcheck": ("uninitialized-read", "write what is read later"),

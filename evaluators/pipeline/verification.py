@@ -210,7 +210,7 @@ class Verification(EvaluationContext):
             return SecondWorkload(sizes=sizes, status=Status.OK)
 
     def with_remarks(self, checked: VerifiedConfig) -> Correctness:
-        """Return the correctness with what is no failure: other strides, NaN and infinity.
+        """Return the correctness with what is not a failure: other strides, NaN and infinity.
 
         The last checks of a loaded config: it may be unloaded.
         """

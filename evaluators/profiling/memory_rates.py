@@ -11,7 +11,7 @@ from ..timing.clock import Clock, always
 _L2_SHARE = 0.25
 """Share of the L2 cache that is read repeatedly: more of it competes with what the GPU keeps there itself."""
 _AGAIN = 64
-"""How often: the first reading, from device memory, must not count."""
+"""Number of readings: the first one, from device memory, must not count."""
 _LAUNCHES = 64
 _CHASED_BYTES = 512 << 20
 """Larger than any L2 cache."""

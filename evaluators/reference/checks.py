@@ -184,7 +184,7 @@ def _same_memory(outputs: Sequence[Any], inputs: Sequence[Any]) -> dict[int, int
 
 
 def _different_parts(wanted: Sequence[str], parts: Sequence[str]) -> str:
-    """Return how a result differs from the reference's in what is no tensor; empty where it does not, or where the
+    """Return how a result differs from the reference's in what is not a tensor; empty where it does not, or where the
     reference returns tensors alone."""
     if not wanted or list(wanted) == list(parts):
         return ""

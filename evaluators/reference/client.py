@@ -26,9 +26,9 @@ from ..workers.shortages import ATTEMPTS
 TIMEOUT_S = 600.0
 """Seconds. The reference is trusted; this only ends an endless wait."""
 _PLACE = re.compile(r"\S+, line \d+: ")
-"""How a line of a user's file begins (`request_loop.describe`)."""
+"""Prefix of a line that refers to a user's file (`request_loop.describe`)."""
 _NO_GPU = ("not compiled with CUDA", "Found no NVIDIA driver", "No CUDA GPUs are available", "out of meta tensor")
-"""What torch says of tensors on a device that this machine does not have."""
+"""Torch's message about tensors on a device that this machine lacks."""
 COMPILING = ("compile_ahead", "compile", "generate_ahead", "generate")
 """Requests after which torch's compiler has a memory, on which what it makes for other sizes may depend."""
 
@@ -154,7 +154,7 @@ class ReferenceClient:
         return answer
 
     def verdict(self, op: str, **arguments: Any) -> Message:
-        """Compare; where a user's function fails, once more when the errors of the function as it stands are known."""
+        """Compare; if a user's function fails, compare again once the unmodified function's errors are known."""
         found = self.call(op, **arguments)
         distribution = found.get("distribution", arguments.get("distribution"))
         wrong = found["status"] == Status.WRONG_VALUE and self.problem.tolerances == TOLERANCES

@@ -31,7 +31,7 @@ class Comparison:
         self._reference = reference
         self.exactness = Fp64Comparison()
         self.start = StartErrors()
-        """Of the user's function as it stands."""
+        """Errors of the unmodified user function."""
         self._convolves = True  # unless a run shows that it does not
 
     def allowed(self, distribution: str | None = None, inputs: Sequence[Any] | None = None) -> Allowed:
@@ -124,7 +124,7 @@ class Comparison:
     def learn_start(
         self, distribution: str | None, inputs: Sequence[Any], expected: Sequence[Any], actual: Sequence[Any]
     ) -> None:
-        """Remember the errors of what the user's function as it stands returned for these inputs."""
+        """Remember the errors of what the unmodified user function returned for these inputs."""
         for number, (nominal, got) in enumerate(zip(expected, actual, strict=True)):
             if nominal.is_floating_point():
                 self.start.learn(distribution, number, self._errors(distribution, inputs, number, nominal, got))

@@ -43,7 +43,7 @@ class DrawnReference:
         self.weights: int | None = None
         """The seed of the model's weights."""
         self.models = 0
-        """How often a model was drawn."""
+        """Number of models drawn so far."""
         self._weights_changed = False
         self.inputs: list[Any] = []
         self.drawn: tuple[int, str | None, int] | None = None

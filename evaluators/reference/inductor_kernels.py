@@ -18,7 +18,7 @@ def _function(fn):
     names = list(fn.__code__.co_varnames[: fn.__code__.co_argcount])
     return SimpleNamespace(fn=fn, arg_names=names, __name__=fn.__name__, src="", params=[])
 """
-"""As much of a `triton.JITFunction` as Inductor's decorators look at."""
+"""The part of a `triton.JITFunction` that Inductor's decorators use."""
 _HELPER = re.compile(r"\btriton_helpers\.(\w+)")
 
 

@@ -69,7 +69,7 @@ class Workers(Protocol):
 
 @dataclass(frozen=True)
 class EvaluatorEntry:
-    """What makes the workers of a command, for a name of the option `evaluator`."""
+    """Creates the workers of a command, for a name of the option `evaluator`."""
 
     start: Callable[[RemoteOptions, Settings], Workers]
     """Gets what the user chose, and settings with the limits of the longest evaluation. Raises `DeviceError`."""

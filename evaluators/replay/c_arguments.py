@@ -1,4 +1,4 @@
-"""What a plan's launches give to functions of generated C, known before they run: sizes of tensors, and integers."""
+"""Arguments that a plan's launches pass to generated C, known before they run: sizes of tensors, and integers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .generated_c import Given, Interval
 from .values import UnplannableCallError, dtype_of, numbers_in
 
 MAX_COMPILED = 64
-"""Of generated C: one for each code and sizes of its tensors."""
+"""Most functions of generated C in a plan: there is one per code and tensor sizes."""
 _Sizes = tuple[int | None, ...]
 
 

@@ -28,7 +28,7 @@ _HELD = ("-fno-finite-loops", "-fno-jump-tables", "-fstack-clash-protection")
 """A loop that does not end is not left, since what follows may hold only after it. A jump goes nowhere but where the
 code says, whatever the number that decides. A stack that is too small is found at its end, not behind it."""
 _WITH_NAN = "-fno-finite-math-only"
-"""Where floats become integers: a check that a float is in an integer's range also finds those that are no numbers."""
+"""Where floats become integers: a check that a float is in an integer's range also finds those that are not numbers."""
 _COMPILE_S = 120.0
 
 

@@ -49,7 +49,7 @@ class PlanExecutor:
         self.plan = plan
         self.packing = packing
         self.packed: dict[int, Any] = {}
-        """What `packing` made of the weights, by number."""
+        """Tensors that `packing` derived from the weights, by number."""
         self._packed_memory: list[Walled] = []
         self._device = device
         self._walls = walls or Walls(device)

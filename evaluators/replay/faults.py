@@ -20,7 +20,7 @@ from .walls import RULE
 _Handler = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 _SIGINFO = 4
 _CODE_AT, _ADDRESS_AT = 8, 16
-"""Of `siginfo_t`: where the cause lies, and the address that was touched, or of the instruction; on 64 bits."""
+"""Offsets in `siginfo_t` on 64-bit systems: the cause, and the address of the access or of the instruction."""
 _MASK_BYTES = 128
 _CHECKED = (
     "an index that its launches read from a tensor is outside of the array, or they divide by zero; "

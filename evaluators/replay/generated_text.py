@@ -7,7 +7,7 @@ import re
 from .values import UnplannableCallError
 
 JOINING = ("\\", "%:", "<:", ":>", "<%", "%>", "??")
-"""Of joined lines, and of other spellings of marks."""
+"""Character sequences that join lines or spell punctuation otherwise (digraphs, trigraphs)."""
 _TEXT = r'"(?:\\[^\n]|[^"\\\n])*"'
 _TEXT_OR_COMMENT = re.compile(rf"({_TEXT})|//[^\n]*|/\*.*?\*/", re.DOTALL)
 _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(.*?)\s*$", re.MULTILINE)

@@ -30,7 +30,7 @@ _DIRECTIVES = re.compile(r"(?<![\w$%])(?:\.[A-Za-z_]\w*)+")
 _KEPT = frozenset({"global", "const", "tex", "texref", "surfref", "samplerref", "alias", "section"})
 """Directives that declare what outlives a launch, or what is not seen here."""
 _TABLE = re.compile(r"\.global\s+\.align\s+\d+\s+\.b8\s+([\w$]+)\[\d+\]\s*=\s*\{[\d,\s]*\}\s*;")
-"""Of NVIDIA's library: the digits of 2/pi, with which sine and cosine reduce large arguments; names of its switches."""
+"""Constant tables of NVIDIA's library: digits of 2/pi, for reducing large arguments of sine and cosine."""
 _UNKNOWN = re.compile(r"\.extern\b(?!\s*\.shared\b)|\bvprintf\b|\bmalloc\b|\bcudaLaunch\w+|\bcnp\w+")
 _TELLING = re.compile(r"%(?:clock|globaltimer|pm\d|gridid|envreg|current_graph_exec)\w*")
 """Registers that count time, events or launches, or tell how a kernel was launched. PTX cannot put names together."""

@@ -54,7 +54,7 @@ class Recorder:
     def __init__(
         self, packing: Recorder | None = None, earlier: Recorder | None = None, reads_integers: bool = False
     ) -> None:
-        """`reads_integers` allows a call to read integers and flags into Python, which are no steps of its plan."""
+        """`reads_integers` allows a call to read integers and flags into Python, which are not steps of its plan."""
         self._may_read = reads_integers
         self.reads = False
         """Whether the call was seen to read integers into Python, where it may."""

@@ -87,7 +87,7 @@ def _descriptor(number: int, fields: dict[str, Any]) -> Argument:
     if not all(
         isinstance(size, list | tuple) and all(type(item) is int and item >= 0 for item in size) for size in sizes
     ):
-        raise UnplannableCallError("a tensor descriptor whose sizes are no numbers")
+        raise UnplannableCallError("a tensor descriptor whose sizes are not numbers")
     checked = False
 
     def make(tensors: Tensors) -> Descriptor:

@@ -1,4 +1,4 @@
-"""What a process that replays is given, between walls: what was handed over, and each call's own inputs."""
+"""Inputs of a process that replays, between walls: those that were handed over, and each call's own."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Placed:
     parts: list[Any] = field(default_factory=list)
     zones: list[Zone] = field(default_factory=list)
     bounds: list[Bounds | None] = field(default_factory=list)
-    """Of each part, where it has guards."""
+    """The bounds of each part; None for a part without guards."""
 
 
 Place = Callable[[Sequence[int]], Placed]

@@ -19,7 +19,7 @@ _WHY = "its launches {did} memory there, which belongs to no tensor; keep every 
 
 
 class Form(NamedTuple):
-    """What a tensor is like. `strides` count elements."""
+    """A tensor's size and layout. `strides` count elements."""
 
     shape: Sequence[int]
     strides: Sequence[int]
@@ -51,7 +51,7 @@ class Walled:
         self.zones = [zone.memory for zone in placed.zones]
         sizes = [zone.numel() for zone in self.zones]
         self.drawn = drawn_bytes(sum(sizes), self.zones[0].device) if sizes else None
-        """What all zones contain, one after the other."""
+        """The contents of all zones, concatenated."""
         self._sizes = sizes
         for zone, drawn in self._pairs():
             zone.copy_(drawn)

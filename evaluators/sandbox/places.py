@@ -28,7 +28,7 @@ _INSTALLED = (
     "bin", "sbin", "lib", "lib32", "lib64", "libexec", "include", "share", "nvvm", "targets", "extras", "pyvenv.cfg",
     "*-linux-gnu*",
 )  # fmt: skip
-"""What programs have in the folder that they are installed to; the rest of it may be a user's."""
+"""Entries of a program's installation folder; everything else in it may be a user's."""
 _STORES = tuple(map(Path, ("/nix/store", "/gnu/store", "/cvmfs")))
 """Where package managers keep each program in a folder of its own, which only names others."""
 _ETC = (
@@ -48,7 +48,7 @@ _NAMING_FOLDERS = (
     "TVM_LIBRARY_PATH", "TL_TEMPLATE_PATH", "TL_CUTLASS_PATH",
 )  # fmt: skip
 _LIBRARIES = ("torch", "numpy")
-"""What workers import besides the languages."""
+"""Packages that workers import in addition to the languages."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ BUSY_MS = 0.025
 """An empty call that takes this much longer than the fastest, in the mean: other processes use the device, or delay
 launches for it, as those do that open it."""
 BUSY_S = 30.0
-"""How long is waited for a device that others use."""
+"""Seconds to wait for a device that other processes use."""
 PAUSE_S = 0.2
 
 
@@ -34,7 +34,7 @@ def hidden_work(times_ms: Sequence[float], host_ms: Sequence[float], empty_ms: f
     if not times_ms or len(times_ms) != len(host_ms):
         return f"{len(times_ms)} times by events came with {len(host_ms)} times by the wall clock"
     if not all(map(math.isfinite, (*times_ms, *host_ms))):
-        return "the times are no numbers"
+        return "the times are not numbers"
     excess = statistics.median(host - event for event, host in zip(times_ms, host_ms, strict=True)) - empty_ms
     call_ms = statistics.median(times_ms)
     tolerated = HIDDEN_MS if len(times_ms) >= FEW else HIDDEN_IN_FEW_MS

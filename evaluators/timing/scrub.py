@@ -13,8 +13,8 @@ from typing import Any
 REGISTERS_KERNEL, LOCAL_KERNEL = "kernelwright_flush_registers", "kernelwright_flush_local"
 """A profile leaves out what is named as the L2 flush is."""
 LOCAL_BYTES = 512
-"""Of local memory of each thread that are overwritten. Kernels that declare more are not replayed: what the compiler
-itself keeps there was written before it is read, and takes no part in this."""
+"""Bytes of each thread's local memory that are overwritten. Kernels that declare more are not replayed. Spills of the
+compiler do not count: it writes them before it reads them."""
 THREADS = {REGISTERS_KERNEL: 256, LOCAL_KERNEL: 512}
 """Threads of a block. 256 threads of 255 registers are all registers of a multiprocessor; 512 divide its threads."""
 _LIVE = 248
@@ -136,7 +136,7 @@ class Scrub:
 
     @property
     def kernels(self) -> int:
-        """How many of its kernels can be launched."""
+        """Number of kernels that can be launched."""
         return len(self._launches)
 
     def scrub(self) -> None:

@@ -60,7 +60,7 @@ class Ended(NamedTuple):
     """How a worker ended."""
 
     code: int | None
-    """Its exit code, negative for a signal; None where it had to be killed."""
+    """The process's exit code, negative for a signal; None if it had to be killed."""
     grown: int = 0
     """Bytes of memory that it took at most, beyond what its server had."""
 

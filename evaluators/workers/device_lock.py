@@ -20,12 +20,12 @@ from .lock_holders import Holder, holders_of
 VARIABLE = "KERNELWRIGHT_LOCKS"
 """The variable that names another folder for the locks, as where containers share a device and not a /tmp."""
 REPORTED_AFTER_S = 20.0
-"""How long is waited in silence."""
+"""Seconds to wait before reporting it."""
 POLL_S = 0.005
 OTHERS_S = 300.0
-"""How long is waited for processes of other users, whom this one cannot end; then both use the device at once."""
+"""Seconds to wait for processes of other users, which this user cannot end; then both use the device at once."""
 OWN_S = 1800.0
-"""How long is waited for processes of the same user."""
+"""Seconds to wait for processes of the same user."""
 
 _log = logging.getLogger(__name__)
 _passed: set[int] = set()

@@ -39,7 +39,7 @@ NICE = "KERNELWRIGHT_SERVER_NICE"
 """The variable with a lower priority of a server and its workers."""
 POLL_S = 0.001
 KILL_S = 10.0
-"""How long is waited for a process that was killed: one in a driver's call may stay for ever."""
+"""Seconds to wait for a killed process: one inside a driver call may never end."""
 SWEEPS = 100
 """Generations of orphans that are killed; endless forking must not stop the server from responding."""
 

@@ -1,4 +1,4 @@
-"""Who holds a lock on a file: as the kernel knows it, since what is written in the file anybody may write."""
+"""The holders of a lock on a file, according to the kernel, since anybody may write to the file itself."""
 
 from __future__ import annotations
 

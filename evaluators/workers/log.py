@@ -12,11 +12,11 @@ from ...core.quotation import plain
 
 KEPT_BYTES = 4096
 MOST_BYTES = 64 << 20
-"""What may be printed in one request: a call that prints more is timed for that, and keeps this process busy."""
+"""Most bytes printed per request: more would be timed with the call, and keep this process busy."""
 _PART_BYTES = 1 << 16
-"""As much as a pipe holds by default."""
+"""The default capacity of a pipe."""
 _PARTS = 16
-"""How often is read for one look at the log, while the worker goes on to print."""
+"""Reads per look at the log, while the worker keeps printing."""
 
 
 class Log:

@@ -17,7 +17,7 @@ LARGE = 1 << 30
 the time that this takes matters more."""
 
 MOST = 1 << 50
-"""Bytes. What a process says to have beyond that is no memory."""
+"""Bytes. What a process says to have beyond that is not memory."""
 FIELD = "device_memory"
 """Key in every response of a worker that uses a GPU."""
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4

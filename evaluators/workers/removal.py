@@ -15,7 +15,7 @@ from ...core.file_locks import OWNER, is_abandoned
 
 _LOG = logging.getLogger(__name__)
 PREFIX = "kernelwright-"
-"""How the names of all temporary folders begin."""
+"""Prefix of all temporary folders."""
 _RWX = stat.S_IRWXU
 
 

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ATTEMPTS = 3
-"""How often a step is tried that failed for a cause that is not the kernel's."""
+"""Attempts at a step that fails for a reason other than the kernel."""
 PROBE_BYTES = 1 << 20
 NO_SPACE = ("No space left on device", "Disk quota exceeded", "Read-only file system")
 TOO_LARGE = ("File too large", "File size limit exceeded")
 NO_FILES = ("Too many open files",)
 SHORTAGES = NO_SPACE + TOO_LARGE + NO_FILES
-"""What programs say that could not write or open a file."""
+"""Messages of programs that could not write or open a file."""
 FEW_FILES = 256
 """A limit of open files that leaves a process too few for its libraries and its compiler."""
 _CGROUPS = Path("/sys/fs/cgroup")
@@ -31,7 +31,7 @@ _SHARE = 0.5
 
 @dataclass(frozen=True)
 class MemoryState:
-    """What the system says of its memory."""
+    """The system's memory figures."""
 
     kills: int
     """Processes that the system has killed because memory ran out, over all counters that can be read."""

@@ -56,7 +56,7 @@ class _PartFinder:
         self._tops = {dotted.partition(".")[0] for dotted in self._labels if self._is_own(dotted.partition(".")[0])}
 
     def _is_own(self, top: str) -> bool:
-        """Return whether a name is the text's; a folder that is no package gives way to a library of its name."""
+        """Return whether a name is the text's; a folder that is not a package gives way to a library of its name."""
         if top in self._labels:
             return True
         try:

@@ -34,7 +34,7 @@ class Layout:
 
     @property
     def text(self) -> str:
-        """The arrangement and all that is no tensor, as a text that is the same in every process."""
+        """The arrangement and all that is not a tensor, as a text that is the same in every process."""
         return _text((self.positional, self.named))
 
     def __eq__(self, other: object) -> bool:

@@ -44,7 +44,7 @@ IMPORT_S = 600.0
 REQUEST_BYTES = 1 << 17
 REPLY_BYTES = 16
 _AT_START = ("PYTHON", "LD_", "OMP_", "MKL_", "MALLOC_", "GLIBC_", "TRITON_INTERPRET", "KERNELWRIGHT_LANGUAGES")
-"""How variables begin that count when a process or a library starts: a fork has those of the warm server."""
+"""Prefixes of variables that are read when a process or a library starts: a fork has the warm server's values."""
 _ALSO_IMPORTED = ("torch._dynamo",)
 """Imported in addition to the languages, for compilers."""
 

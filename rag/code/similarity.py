@@ -44,6 +44,6 @@ def resemblance(first: frozenset[tuple[str, ...]], second: frozenset[tuple[str, 
 
 
 def nearly_the_same(first: frozenset[tuple[str, ...]], second: frozenset[tuple[str, ...]], share: float) -> bool:
-    """Whether two sets resemble each other at least so much; sets of other sizes cannot, and are not compared."""
+    """Whether the similarity of two sets reaches a threshold; sets whose sizes rule that out are not compared."""
     small, large = sorted((len(first), len(second)))
     return small >= share * large and resemblance(first, second) >= share

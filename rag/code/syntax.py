@@ -18,7 +18,7 @@ _BINARY = {"max": "maximum", "min": "minimum"}
 
 
 def parse(source: str) -> Program:
-    """Take a kernel file apart; raises SyntaxError or ValueError when it is no Python."""
+    """Take a kernel file apart; raises SyntaxError or ValueError when it is not Python."""
     return _Reader(syntax_tree(source)).program()
 
 

@@ -33,7 +33,7 @@ class Backend(StrEnum):
 def require_examples(name: str, folder: Path | None) -> None:
     """Raise `OptionError` for a folder of worked examples that is named and not there."""
     if folder is not None and not folder.is_dir():
-        raise mistake(f"`{name}` {folder} is no folder", "'kernelwright corpus add' makes one")
+        raise mistake(f"`{name}` {folder} is not a folder", "'kernelwright corpus add' makes one")
 
 
 def parse_tolerance(text: str) -> tuple[float | None, float | None]:
@@ -44,7 +44,7 @@ def parse_tolerance(text: str) -> tuple[float | None, float | None]:
     found = {name.strip(): float(number) for name, number in named.items()}
     whole = len(found) == text.count(",") + 1 and ("=" in text or len(found) == 2)
     if not whole or not set(found) <= {"atol", "rtol"} or not all(0 <= value < math.inf for value in found.values()):
-        raise ValueError(f"{text!r} is no tolerance")
+        raise ValueError(f"{text!r} is not a tolerance")
     return found.get("atol"), found.get("rtol")
 
 
@@ -71,12 +71,12 @@ class DeviceOptions(Options):
 class ProblemOptions(DeviceOptions):
     """Problem, sizes and device."""
 
-    backend: Backend | None = option(None, "Which shipped kernels; by default those of the device.", WHERE)
+    backend: Backend | None = option(None, "Backend of shipped kernels; by default the device's.", WHERE)
     problem: str | None = option(
         None, "The problem that a kernel file solves, if not clear from its name.", WHERE, trusted=True
     )
     dataset: Path | None = option(
-        None, "Where the problems are: a KernelBench checkout, or a flashinfer-trace dataset.", WHERE, trusted=True
+        None, "Source of the problems: a KernelBench checkout, or a flashinfer-trace dataset.", WHERE, trusted=True
     )
     workload: str | None = option(None, "Sizes: a workload's name, or batch_size=4,dim=512.", WHERE)
 
@@ -104,7 +104,7 @@ class FunctionOptions(KernelOptions):
     tolerance: str | None = option(
         None,
         "For a function as `kernel`: which errors are allowed, absolute and relative, 1e-3,1e-2 or rtol=1e-2; by "
-        "default those of the dtype, and about those of the function as it stands.",
+        "default those of the dtype, widened to about the errors of the unmodified function.",
         FUNCTION,
         metavar="ATOL,RTOL",
         trusted=True,
@@ -118,7 +118,7 @@ class FunctionOptions(KernelOptions):
                 parse_tolerance(self.tolerance)
             except ValueError:
                 raise mistake(
-                    f"`tolerance` {self.tolerance!r} is no tolerance",
+                    f"`tolerance` {self.tolerance!r} is not a tolerance",
                     "write 1e-3,1e-2 (absolute, relative) or rtol=1e-2",
                 ) from None
         given = (name for name in ("reference", "inputs", "tolerance") if getattr(self, name) is not None)
@@ -129,7 +129,7 @@ class FunctionOptions(KernelOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ReturnOptions(FunctionOptions):
-    """How the result comes back into the user's package."""
+    """How the result is returned to the user's package."""
 
     patch: Path | None = option(
         None,
@@ -146,7 +146,7 @@ class ReturnOptions(FunctionOptions):
     )
 
     def check(self) -> None:
-        """Raise `OptionError` if a patch is requested for a kernel that is no function."""
+        """Raise `OptionError` if a patch is requested for a kernel that is not a function."""
         super().check()
         if (self.patch is not None or self.triton_cache) and "::" not in self.kernel:
             named = "patch" if self.patch is not None else "triton_cache"
@@ -163,7 +163,7 @@ class MachineOptions(DeviceOptions):
     gpu: str | None = option(
         None,
         "Modal's GPU: T4, L4, A10 (also A10G), L40S, A100, H100, H200, B200 ...; H100 by default. With --device cpu "
-        "what launchers are told that Triton's interpreter runs.",
+        "the GPU that Triton's interpreter reports to launchers.",
         WHERE,
         trusted=True,
     )
@@ -198,7 +198,7 @@ class ModelOptions(Options):
         trusted=True,
     )
     api_base: str | None = option(
-        None, "URL of an OpenAI-compatible server of your own.", MODEL, metavar="URL", of_models=True, trusted=True
+        None, "URL of an OpenAI-compatible server.", MODEL, metavar="URL", of_models=True, trusted=True
     )
     wait: bool = option(
         True,
@@ -215,8 +215,8 @@ class EarlierRunsOptions(Options):
     archive: bool = option(True, "Neither use nor extend the archive of what earlier runs learned.", OUTPUT)
     examples: Path | None = option(
         None,
-        "A folder of worked examples beside the shipped ones, as 'kernelwright corpus add' fills it; by default the "
-        "user's own.",
+        "A folder of worked examples in addition to the shipped ones, written by 'kernelwright corpus add'; by default "
+        "the user's own.",
         OUTPUT,
         metavar="DIR",
         of_models=True,
@@ -267,7 +267,7 @@ class BudgetOptions(Options):
 class ResultOptions(Options):
     """Where a run leaves its files."""
 
-    results: Path = option(Path("results"), "Folder for all that a run leaves.", OUTPUT)
+    results: Path = option(Path("results"), "Folder for a run's files.", OUTPUT)
     resume: bool = option(False, "Continue where an earlier run stopped.", OUTPUT, trusted=True)
 
 

@@ -80,7 +80,7 @@ def test_the_latest_profile_counts(path: Path) -> None:
 def test_damage_is_reported_with_its_line(path: Path) -> None:
     with path.open("a") as file:
         file.write(json.dumps({"kind": "profile", "profile": {"flops": "many"}}) + "\n")
-    with pytest.raises(JournalError, match=r"line 7 is no valid profile record: profile\.flops: "):
+    with pytest.raises(JournalError, match=r"line 7 is not a valid profile record: profile\.flops: "):
         Journal(path)
 
 

@@ -1,4 +1,4 @@
-"""A kernel that could only be timed in its own process is no result, unless the caller accepts it."""
+"""A kernel that could only be timed in its own process is not a result, unless the caller accepts it."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def test_no_rules_and_no_sizes_leave_nothing_to_try(tmp_path: Path) -> None:
 
 @pytest.mark.failing_rules
 def test_a_rule_that_fails_costs_itself_alone_and_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever it raises that is no NotApplicableError: an assertion is a bug too."""
+    """Whatever it raises that is not a NotApplicableError: an assertion is a bug too."""
     outcome = optimized(tmp_path, Times("broken", 0.5, broken=True), Times("half", 0.5))
     assert strategies(outcome) == ["1.0 half"]
     (skipped,) = outcome.turns[0].record().skipped_rules
@@ -346,7 +346,7 @@ def test_a_batch_that_was_cut_off_goes_on(tmp_path: Path, after: int) -> None:
 
 
 def test_a_size_of_the_problem_is_not_searched(tmp_path: Path) -> None:
-    """What `tune` leaves alone, `optimize` does not search: HIDDEN = 1024 is no choice of the kernel."""
+    """What `tune` leaves alone, `optimize` does not search: HIDDEN = 1024 is not a choice of the kernel."""
     start = kernel(64.0, HIDDEN=1024, BLOCK=64)
     outcome = optimized(tmp_path, start=start, iterations=1)
     proposal = outcome.turns[0].proposal

@@ -115,7 +115,7 @@ SPOILED = [
         "T.copy(A_shared, C_local)\n            T.clear(C_local)",
         "a tile in use",
     ),
-    ("split-products", "1_1", "num_stages=NUM_STAGES", "num_stages=2", "stages that are no constant"),
+    ("split-products", "1_1", "num_stages=NUM_STAGES", "num_stages=2", "stages that are not constant"),
     ("split-products", "2_12", "wt_shared[k, n] = w_shared[n, k]", "wt_shared[k, n] = 2 * w_shared[n, k]", "a scale"),
     ("keep-row", "1_38", "tile[j] / mean[0]", "x[row, j] / mean[0]", "a third read"),
     ("keep-row", "1_38", "T.copy(tile, y[row, block * BLOCK_N])", "T.copy(tile, y[row, block])", "another place"),

@@ -54,7 +54,7 @@ DOES_NOT_FIRE: list[tuple[Rule, str, str]] = [
     (PACK, "2_12", "a weight without taps"),
     (PACK, "1_1", "no parameter of the module"),
     (FUSE, "2_61", "the group norm reads more than its own element"),
-    (FUSE, "2_10", "pooling is no elementwise function"),
+    (FUSE, "2_10", "pooling is not an elementwise function"),
 ]
 
 FIRST_KERNELS: list[tuple[Rule, str, str]] = [

@@ -179,4 +179,4 @@ def test_a_last_check_has_an_evaluator_of_its_own_which_times_the_start_too(tmp_
     assert (len(made.evaluator.calls), last.calls) == (1, [kernel(20.0).source, kernel(5.0).source])
     assert (check.start.latency_ms, check.found.latency_ms) == (20.0, 5.0)
     assert made.origins() == ["turn 1: one", "final: start", "final"]
-    assert made.bench.trials == 2, "what stands beside a kernel is no trial of its own"
+    assert made.bench.trials == 2, "what stands beside a kernel is not a trial of its own"

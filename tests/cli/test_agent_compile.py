@@ -116,7 +116,7 @@ def test_a_person_can_be_the_model(folder: Path) -> None:
         (("results",), "set OPENAI_API_KEY, or name one"),
         (("results", "--model", "rules"), "instructions are for language models"),
         (("results", "--model", "openai/o3", "--reflection-model", "rules"), "instructions are for language models"),
-        (("results", "--model", "gpt"), "is no model"),
+        (("results", "--model", "gpt"), "is not a model"),
         (("results", "--model", "openai/o3", "--max-cost", 0), "--max-cost must be above 0, not 0; give more"),
         (("results", "--model", "openai/o3", "--max-evaluations", 0), "--max-evaluations must be above 0, not 0"),
         (("results", "--model", "openai/o3", "--time-limit", -1), "--time-limit must be above 0, not -1"),
@@ -152,4 +152,4 @@ def test_a_corrupt_journal_is_left_out_with_a_message(elsewhere: Path) -> None:
     run = compile_here("results", "--device", "cpu", "--model", "openai/o3")
     assert run.exit_code == 2
     assert "line 1 is corrupt" in run.stdout
-    assert run.stderr.startswith("error: no recorded situations to practise on")
+    assert run.stderr.startswith("error: no recorded situations to train on")

@@ -96,17 +96,20 @@ def test_the_command_optimize_alone_has_the_table_of_its_name(here: Path, monkey
 @pytest.mark.parametrize(
     ("own", "says"),
     [
-        ("devise = 'cpu'", "kernelwright.toml: devise is no option; the nearest are device"),
-        ("[tune.kernel]\ntrails = 3", "kernelwright.toml: [tune.kernel] trails is no option; the nearest are trials"),
+        ("devise = 'cpu'", "kernelwright.toml: devise is not an option; the nearest are device"),
+        (
+            "[tune.kernel]\ntrails = 3",
+            "kernelwright.toml: [tune.kernel] trails is not an option; the nearest are trials",
+        ),
         ("[optimise]\nbeam = 2", "[optimise] is a table, and no command is called so"),
-        ("[retrieve]\nbeam = 2", "[retrieve] beam is no option"),
-        ("[retrieve]\ntext = 'softmax'", "[retrieve] text is no option"),
+        ("[retrieve]\nbeam = 2", "[retrieve] beam is not an option"),
+        ("[retrieve]\ntext = 'softmax'", "[retrieve] text is not an option"),
         ("k = 'many'", "kernelwright.toml: k = 'many': input should be a valid integer"),
         ("k = 0", "kernelwright.toml: k: k must be at least 1, not 0"),
         ("backend = 'cobol'", "backend = 'cobol': input should be 'tilelang_cpu'"),
-        ("k = ", "kernelwright.toml is no TOML"),
-        ("k = " + "[" * 20000 + "]" * 20000, "kernelwright.toml is no TOML"),
-        ("k = " + "9" * 5000, "kernelwright.toml is no TOML"),
+        ("k = ", "kernelwright.toml is not TOML"),
+        ("k = " + "[" * 20000 + "]" * 20000, "kernelwright.toml is not TOML"),
+        ("k = " + "9" * 5000, "kernelwright.toml is not TOML"),
         ("#" * (9 << 20), "kernelwright.toml has 9 MB"),
     ],
 )

@@ -14,7 +14,7 @@ from .commands import kernelwright, refused
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--root", "none"), "--root none is no folder; name the folder of your kernels"),
+        (("--root", "none"), "--root none is not a folder; name the folder of your kernels"),
         (("--results", "../elsewhere"), "--results ../elsewhere is outside of --root ."),
         (("--max-trials", "0"), "--max-trials must be at least 1"),
         (("--max-seconds", "0"), "--max-seconds must be above 0"),

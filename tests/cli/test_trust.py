@@ -143,7 +143,7 @@ def test_the_users_own_files_and_variables_are_trusted(project: Path, monkeypatc
     assert taken["program"] == config_folder() / "p.json"
     assert len(told) == 2, "of the user's own nothing is told"
     own.write_text("nonsense = 1\n")
-    assert f"{own}: nonsense is no option" in refused(kernelwright("retrieve", "x", cwd=project))
+    assert f"{own}: nonsense is not an option" in refused(kernelwright("retrieve", "x", cwd=project))
 
 
 def test_a_change_has_to_be_trusted_again(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +195,7 @@ def test_trust_is_of_a_place_and_not_of_a_copy(project: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("nowhere",), "error: nowhere is no folder"),
+        (("nowhere",), "error: nowhere is not a folder"),
         ((".",), "error: . has no kernelwright.toml, and no [tool.kernelwright] in a pyproject.toml"),
         (("--remove",), "error: --remove needs a DIR"),
         (("--list", "."), "error: --list takes neither DIR nor --remove"),

@@ -20,5 +20,5 @@ def test_it_says_that_nothing_was_measured(tmp_path: Path) -> None:
 
 def test_bad_input_is_one_line(tmp_path: Path) -> None:
     run = kernelwright("tune", "attention", "--head-dim", 40, "--simulate", cwd=tmp_path)
-    assert "--head-dim 40 is no size that the matrix instructions have" in refused(run)
+    assert "--head-dim 40 is not a size that the matrix instructions have" in refused(run)
     assert not list(tmp_path.iterdir())

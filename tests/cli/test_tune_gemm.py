@@ -38,7 +38,7 @@ def test_the_whole_flow_at_small_sizes(tmp_path: Path) -> None:
     )
     assert code == 1, warned  # one size was left out
     assert "[1/2] M=48 N=64 K=96: analytic choice, checked, not timed, largest error" in shown
-    assert "M=0 is no size" in warned
+    assert "M=0 is not a size" in warned
     lines = yaml.safe_load(output.read_text())
     assert [(line["M"], line["rowMajorB"]) for line in lines] == [(48, "N"), (16, "T")]
     code, shown, warned = run("--sizes", output, "--compare_wo_tuning", *common, "--json")
@@ -52,7 +52,7 @@ def test_the_whole_flow_at_small_sizes(tmp_path: Path) -> None:
     ("arguments", "why"),
     [
         (("-m", "16"), "there are no sizes; give --sizes FILE, or all of --m, --n and --k"),
-        (("-m", "0", "-n", "16", "-k", "16"), "M=0 is no size"),
+        (("-m", "0", "-n", "16", "-k", "16"), "M=0 is not a size"),
         (("conv", "-m", "16", "-n", "16", "-k", "16"), "there is no product 'conv'"),
         (("moe", "-m", "16", "-n", "16", "-k", "16"), "moe needs --experts and --top-k"),
         (("moe", "-m", "16", "-n", "16", "-k", "16", "--experts", "2", "--top-k", "3"), "TOP_K=3 experts of E=2"),

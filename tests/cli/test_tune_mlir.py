@@ -157,7 +157,7 @@ def test_bad_options_are_one_line(tmp_path: Path) -> None:
         (): "there is no module; give a FILE, or --config auto-scheduler.cfg",
         ("none.mlir",): "none.mlir",
         ("matmul.mlir", "--tuner", "best"): "there is no tuner 'best'",
-        ("matmul.mlir", "--save-cmds"): "--save-cmds writes beside the modules; give --emit DIR too",
+        ("matmul.mlir", "--save-cmds"): "--save-cmds writes next to the modules; give --emit DIR too",
         ("--config", "auto-scheduler.cfg"): "auto-scheduler.cfg, line 20: n_trial = 0",
         ("matmul.mlir", "--function", "relu"): "'relu'",
     }
@@ -186,7 +186,7 @@ def test_a_module_from_elsewhere_has_no_file_embedded(tmp_path: Path, sandbox: s
     stealing.write_text(module_of(["nop", *embedded(tmp_path / "key")]))  # another one, which is not kept compiled
     kept = _holding("PLANTED-SECRET", cache)
     run = kernelwright("tune", "mlir", "stealing.mlir", *given, "--sandbox", sandbox, cwd=tmp_path)
-    assert run.returncode == 2 and "IREE does not compile stealing as it stands" in run.stderr
+    assert run.returncode == 2 and "IREE does not compile stealing, unmodified" in run.stderr
     assert "PLANTED-SECRET" not in run.stdout + run.stderr
     assert _holding("PLANTED-SECRET", cache) == kept
 

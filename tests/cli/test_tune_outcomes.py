@@ -62,7 +62,7 @@ def test_a_run_without_a_trial_of_its_own_leaves_the_earlier_summary(
     assert summary["best"]["config"] == {"BLOCK": 16}
     if ending == "damaged":
         lines = journal.read_text().splitlines()
-        # Two trials are whole before the third, which is no trial.
+        # Two trials are whole before the third, which is not a trial.
         journal.write_text("\n".join([*lines[:3], lines[3].replace('"ok"', '"fine"'), *lines[4:]]) + "\n")
         assert "line 4 is no" in refused_here(tuned_here(*GRID, "--resume"))
     else:

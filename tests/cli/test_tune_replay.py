@@ -120,7 +120,7 @@ def test_export(recording: Path, tmp_path: Path) -> None:
         (["--csv", "same", "--t4", "same"], "with different files"),
         (["--csv", "bowl.csv.gz"], "would be overwritten"),
         (["--csv", "bowl.csv.gz/out.csv"], "cannot write bowl.csv.gz/out.csv"),
-        (["--csv", "out.csv", "--kernel", "abc"], "is no journal"),
+        (["--csv", "out.csv", "--kernel", "abc"], "is not a journal"),
     ],
 )
 def test_impossible_exports(recording: Path, tmp_path: Path, arguments: list[str], says: str) -> None:

@@ -27,7 +27,7 @@ REFUSED: list[tuple[list[str], str]] = [
     (["--constraint", "WARPS * BLOCK < 64"], "uses WARPS; the parameters are BLOCK"),
     (["--constraint", "open('x') or BLOCK"], "Call is not allowed"),
     (["--constraint", "BLOCK.real > 1"], "Attribute is not allowed"),
-    (["--constraint", "BLOCK >"], "is no expression"),
+    (["--constraint", "BLOCK >"], "is not an expression"),
     (["--constraint", "BLOCK + 'x' > 1"], "does not fit its parameters"),
     (["--tuner", "genetic"], "there is no tuner 'genetic'; use one of portfolio, xgboost, hill_climb, annealing"),
     (["--trials", "0"], "--trials must be at least 1, not 0"),

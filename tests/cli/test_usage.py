@@ -41,7 +41,7 @@ from .commands import SCALE, kernelwright, refused, refused_here
         (("--kernel", "2_10", "--model", "replay:"), "names no path"),
         (("--kernel", "2_10", "--model", "replay:nofile"), "there is no file nofile"),
         (("--kernel", "2_10", "--model", "files:"), "names no path"),
-        (("--kernel", "2_10", "--analysis-model", "o3"), "no model"),
+        (("--kernel", "2_10", "--analysis-model", "o3"), "is not a model"),
         (("--kernel", "2_10", "--temperature", "0.7"), "for language models"),
         (("--kernel", "2_10", "--temperature", "3", "--model", "openai/o3"), "from 0 to 2"),
         (("--kernel", "2_10", "--rag-k", "3"), "for language models"),
@@ -82,8 +82,8 @@ def test_options_that_do_not_parse(tmp_path: Path, value: str) -> None:
     ("source", "says"),
     [
         (SCALE_KERNEL.replace("class ModelNew", "class Other"), "defines no class ModelNew"),
-        (SCALE_KERNEL.replace("def build(", "def build(("), "is no valid Python"),
-        ("\x00\x01", "is no valid Python"),
+        (SCALE_KERNEL.replace("def build(", "def build(("), "is not valid Python"),
+        ("\x00\x01", "is not valid Python"),
     ],
 )
 def test_a_file_that_is_no_kernel(tmp_path: Path, source: str, says: str) -> None:

@@ -75,12 +75,12 @@ def test_a_damaged_trial_is_named(
     with pytest.raises(JournalError) as caught:
         reader(path)
     message = str(caught.value)
-    assert message.startswith(f"{path}, line 3 is no valid trial record: {says}")
+    assert message.startswith(f"{path}, line 3 is not a valid trial record: {says}")
     assert message.endswith("; fix or remove that line") and "\n" not in message
 
 
 @pytest.mark.parametrize("change", [lambda record: record.pop("profile"), lambda record: record.update(profile=1)])
 def test_a_damaged_profile_is_named(path: Path, change: Callable[[dict[str, object]], object]) -> None:
     damage(path, 4, change)
-    with pytest.raises(JournalError, match="line 4 is no valid profile record: profile: "):
+    with pytest.raises(JournalError, match="line 4 is not a valid profile record: profile: "):
         recall(path)

@@ -84,7 +84,7 @@ def test_the_first_value_is_the_default_where_the_present_one_is_not_declared() 
 @pytest.mark.parametrize(
     ("source", "says"),
     [
-        ("def broken(:\n", "no valid Python"),
+        ("def broken(:\n", "not valid Python"),
         ("import triton\nclass Model: ...\n", "no class ModelNew"),
         ("import torch\nclass ModelNew: ...\n", "neither tilelang nor triton"),
     ],
@@ -97,9 +97,9 @@ def test_what_is_no_kernel_is_refused(source: str, says: str) -> None:
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(KernelError, match="no constant NOPE"):
         PythonKernel.parse(SOURCE).bind({"NOPE": 1})
-    with pytest.raises(SpaceError, match="no constants of it"):
+    with pytest.raises(SpaceError, match="not constants of it"):
         _ = declared_space(PythonKernel.parse(SOURCE.replace('"BLOCK_N": [64]', '"OTHER": [64]')))
-    with pytest.raises(SpaceError, match="names TUPLE, which are no constants of it that can be set"):
+    with pytest.raises(SpaceError, match="names TUPLE, which are not constants of it that can be set"):
         _ = declared_space(PythonKernel.parse(SOURCE.replace('"BLOCK_N": [64]', '"TUPLE": [64]')))
 
 

@@ -32,7 +32,7 @@ def test_workloads_set_sizes() -> None:
 
 @pytest.mark.parametrize(
     ("workload", "says"),
-    [("gpu", "no workload 'gpu'; it has default, cpu"), ("width=3", "no constant width"), ("batch=", "is no size")],
+    [("gpu", "no workload 'gpu'; it has default, cpu"), ("width=3", "no constant width"), ("batch=", "is not a size")],
 )
 def test_unknown_workloads_are_refused(workload: str, says: str) -> None:
     with pytest.raises(ProblemError, match=says):
@@ -71,7 +71,7 @@ def test_a_file_says_which_share_of_a_result_must_match() -> None:
 
 
 def test_a_share_is_read_as_python_reads_the_file() -> None:
-    """The last assignment counts, and constants that are computed; it is no size."""
+    """The last assignment counts, and constants that are computed; it is not a size."""
     source = f"N = 4\nWIDE = N * 2\nMATCHED = 0.5\nMATCHED = 0.75 if WIDE > 4 else 1.0\n{SOURCE}"
     made = TorchProblem(id="x", name="x", source=source)
     assert made.tolerances["float32"].matched == 0.75
@@ -81,7 +81,7 @@ def test_a_share_is_read_as_python_reads_the_file() -> None:
 
 @pytest.mark.parametrize("share", ["0", "1.5", "True", "'all'", "len(x)", "max([])", "N > 1", "1 // 0"])
 def test_a_share_of_another_form_is_refused(share: str) -> None:
-    with pytest.raises(ProblemError, match=rf"MATCHED = {re.escape(share)} is no share; give a number above 0"):
+    with pytest.raises(ProblemError, match=rf"MATCHED = {re.escape(share)} is not a share; give a number above 0"):
         TorchProblem(id="x", name="x", source=f"MATCHED = {share}\n{SOURCE}")
 
 

@@ -202,7 +202,7 @@ def test_a_damaged_record_is_named_with_its_line(tmp_path: Path, line: str, says
     for reader in (read_journal, Journal):
         with pytest.raises(JournalError) as caught:
             reader(path)
-        assert str(caught.value).startswith(f"{path}, line 3 is no valid {says}")
+        assert str(caught.value).startswith(f"{path}, line 3 is not a valid {says}")
         assert str(caught.value).endswith("; fix or remove that line") and "\n" not in str(caught.value)
     path.write_text('{"kind":"run"}\n')
     Journal(path).close()  # the one that failed holds no lock

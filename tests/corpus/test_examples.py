@@ -110,7 +110,7 @@ def _edit(name: str, change: Callable[[str], str]) -> Callable[[Path], object]:
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "no problem": (lambda folder: (folder / "problem.py").unlink(), r"lacks problem\.py; add"),
     "nothing": (lambda folder: [path.unlink() for path in folder.iterdir()], r"lacks problem\.py, before\.py"),
-    "no python": (_edit("after.py", lambda text: text + "\n("), r"after\.py is no valid Python"),
+    "no python": (_edit("after.py", lambda text: text + "\n("), r"after\.py is not valid Python"),
     "no kernel": (_edit("before.py", lambda text: "x = 1\n"), r"before\.py defines no class ModelNew"),
     "no reference": (_edit("problem.py", lambda text: "x = 1\n"), r"problem\.py.*lacks Model"),
     "another language": (
@@ -121,7 +121,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda folder: shutil.copy(folder / "before.py", folder / "after.py"),
         "before.py and after.py are the same",
     ),
-    "no toml": (_edit("example.toml", lambda text: text + "\n= ="), r"example\.toml is no valid TOML"),
+    "no toml": (_edit("example.toml", lambda text: text + "\n= ="), r"example\.toml is not valid TOML"),
     "no title": (_edit("example.toml", lambda text: text.replace("title", "titel")), r"example\.toml, title"),
     "unknown technique": (
         _edit("example.toml", lambda text: text.replace("online-reduction", "magic")),

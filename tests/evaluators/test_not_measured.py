@@ -1,4 +1,4 @@
-"""What the machine prevents is no verdict: it is tried again, told with its cause, and measured by a resumed search."""
+"""What the machine prevents is not a verdict: it is retried, told with its cause, and measured by a resumed search."""
 
 from __future__ import annotations
 

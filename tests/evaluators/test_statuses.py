@@ -70,7 +70,7 @@ def test_a_model_that_is_no_module_is_named(evaluator: LocalEvaluator, scale_pro
     source = torch_kernel(GOOD).source.replace("(nn.Module)", "").replace("super().__init__()", "")
     evaluation = evaluate(evaluator, scale_problem, PythonKernel.parse(source))
     assert evaluation.status is Status.COMPILE_ERROR
-    assert "class ModelNew(object), which is no torch.nn.Module" in evaluation.message
+    assert "class ModelNew(object), which is not a torch.nn.Module" in evaluation.message
 
 
 @pytest.mark.parametrize("character", ["\f", "\u2028"])

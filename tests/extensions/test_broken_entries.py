@@ -76,15 +76,14 @@ def test_what_is_another_thing(tmp_path: Path, group: str, source: str, actual: 
     what, wanted, _ = USES[group]
     entry = {"odd": "odd_module:thing"}
     site = broken_site(tmp_path / "site", f"kernelwright.{group}", entry, {"odd_module": source})
-    says = (
-        f"the {what} odd of broken 0.1, odd_module:thing, is no {wanted}: it is {actual}; fix it, or uninstall broken"
-    )
+    says = f"the {what} odd of broken 0.1, odd_module:thing, is not a {wanted}: it is {actual}"
+    says += "; fix it, or uninstall broken"
     assert refusal(site, group) == says
 
 
 @pytest.mark.parametrize(
     ("group", "lacks"),
-    [("commands", "is no command: it has no Options"), ("languages", "is a module without a LANGUAGE")],
+    [("commands", "is not a command: it has no Options"), ("languages", "is a module without a LANGUAGE")],
 )
 def test_a_module_that_lacks_what_it_must_have(tmp_path: Path, group: str, lacks: str) -> None:
     site = broken_site(tmp_path / "site", f"kernelwright.{group}", {"odd": "odd_module"}, {"odd_module": '"""Odd."""'})

@@ -106,7 +106,7 @@ def test_a_search_that_found_none(tmp_path: Path) -> None:
     failed = tuned(tmp_path, trials=(evaluation(KERNEL, OTHER, "compile_error"),))
     nothing = told(failed, "r")
     assert (nothing["best"], nothing["failed"], nothing["statuses"]) == (None, 1, {"compile_error": 1})
-    assert failed.failed_kernel is not None and "evaluate the kernel as it stands" in nothing["next"]
+    assert failed.failed_kernel is not None and "evaluate the unmodified kernel" in nothing["next"]
 
 
 def test_a_run(tmp_path: Path) -> None:

@@ -124,8 +124,8 @@ BOUND = interval_bound(
     (space := ScheduleOptimizer(AttentionConfig(**SMALL)).space).graph(space.some_tiles)  # type: ignore[arg-type]
 )
 REFUSED = [
-    ({"head_dim": 40}, "`head_dim` 40 is no size that the matrix instructions have; use a multiple of 16 up to 256"),
-    ({"head_dim_kv": 512}, "`head_dim_kv` 512 is no size"),
+    ({"head_dim": 40}, "`head_dim` 40 is not a size that the matrix instructions have; use a multiple of 16 up to 256"),
+    ({"head_dim_kv": 512}, "`head_dim_kv` 512 is not a size"),
     ({"num_kv_heads": 3}, "8 heads cannot share 3 `num_kv_heads` evenly"),
     ({"seq_len_q": 0}, "`seq_len_q` must be at least 1, not 0"),
     ({"interval": 2}, "an interval of 2 is impossible: the resources of one iteration need"),

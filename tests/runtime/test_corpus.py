@@ -88,7 +88,7 @@ def test_a_technique_that_is_not_known_is_asked_for(tmp_path: Path) -> None:
     "command", [("corpus", "list", "--folder"), ("corpus", "verify", "--folder"), ("retrieve", "x", "--examples")]
 )
 def test_a_folder_that_is_not_there_is_refused(command: tuple[str, ...]) -> None:
-    assert "is no folder" in refused_here(CliRunner().invoke(app, [*command, "nowhere"]))
+    assert "is not a folder" in refused_here(CliRunner().invoke(app, [*command, "nowhere"]))
 
 
 def test_a_folder_and_the_archive_are_searched_beside_the_shipped_examples(

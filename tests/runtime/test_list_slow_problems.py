@@ -59,7 +59,7 @@ def evaluator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Evaluator:
 
 @pytest.fixture
 def dataset(tmp_path: Path) -> Path:
-    """Three problems without a kernel, and one that is no Python."""
+    """Three problems without a kernel, and one that is not Python."""
     level = tmp_path / "bench" / "level1"
     level.mkdir(parents=True)
     for number in (201, 202, 203):

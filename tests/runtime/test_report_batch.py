@@ -86,6 +86,6 @@ def test_a_batch_can_be_written_elsewhere_and_overwrites_no_run(batch: Path, tmp
 def test_a_folder_of_runs_that_cannot_be_read(tmp_path: Path) -> None:
     for name in (UNREAD, SOFTMAX):
         (tmp_path / name).write_text("")
-    with pytest.raises(KernelwrightError, match="is no journal of 'optimize'"):
+    with pytest.raises(KernelwrightError, match="is not a journal of 'optimize'"):
         report(tmp_path)
     assert not list(tmp_path.glob("*.html"))

@@ -70,15 +70,15 @@ def test_a_packed_journal_is_unpacked_in_memory(tmp_path: Path, monkeypatch: pyt
     [
         ("", OptionError, "is empty"),
         (" \n\n", OptionError, "is empty"),
-        (b"\xff\xfe\x00\x01", OptionError, "is no text"),
+        (b"\xff\xfe\x00\x01", OptionError, "is not text"),
         (b"\x1f\x8b\x08rest", OptionError, "damaged gzip"),
         ("import torch\n", OptionError, "names no column time_ms"),
         ("A,B,time\n1,2,3\n", OptionError, "names no column time_ms"),
-        ("[1, 2", OptionError, "is no valid JSON"),
+        ("[1, 2", OptionError, "is not valid JSON"),
         ("[1, 2]", OptionError, "its JSON is neither"),
         ('{"cache": {}}', OptionError, "its JSON is neither"),
         ('{"kind":"run"}\nrubbish\n{"kind":"run"}\n', JournalError, "line 2 is corrupt"),
-        ('{"kind":"run"}\n{"kind":"trial","origin":"x"}\n', JournalError, "is no valid trial record: evaluation"),
+        ('{"kind":"run"}\n{"kind":"trial","origin":"x"}\n', JournalError, "is not a valid trial record: evaluation"),
         ('{"kind":"run"}\n', JournalError, "contains no measured config"),
         ('{"kind":"ru', JournalError, "contains no measured config"),
         (journal(evaluation({"A": 1}, Status.TIMEOUT)), SpaceError, "every config of"),
@@ -91,7 +91,7 @@ def test_bad_input(tmp_path: Path, text: str | bytes, error: type[KernelwrightEr
 
 def test_brackets_without_end(tmp_path: Path) -> None:
     deep = "[" * 100_000
-    refused(tmp_path, deep, OptionError, "is no valid JSON")
+    refused(tmp_path, deep, OptionError, "is not valid JSON")
     refused(tmp_path, f'{{"kind":"run"}}\n{deep}\n', JournalError, "line 2 is corrupt")
 
 
@@ -106,5 +106,5 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, name: str) -> None:
 
 
 def test_a_digest_belongs_to_a_journal(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="is no journal"):
+    with pytest.raises(OptionError, match="is not a journal"):
         read_recording(written(tmp_path, CSV), kernel="aaaa")

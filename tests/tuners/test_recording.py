@@ -85,7 +85,7 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
 @WRITERS
 @pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan"), 10**400])
 def test_a_number_without_end_is_written_nowhere(tmp_path: Path, write: Any, value: float) -> None:
-    with pytest.raises(SpaceError, match="parameter A has a value that is no finite number; leave out") as caught:
+    with pytest.raises(SpaceError, match="parameter A has a value that is not a finite number; leave out") as caught:
         write(tmp_path / "out", Recording({Config({"A": value}): RecordedResult(1.0)}))
     assert "T4" not in str(caught.value)
     assert not (tmp_path / "out").exists()

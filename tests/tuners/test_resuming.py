@@ -153,7 +153,7 @@ def test_a_line_that_is_no_trial_is_named(path: Path, change: Callable[[dict[str
     change(record)
     lines[2] = json.dumps(record)
     path.write_text("\n".join(lines) + "\n")
-    with pytest.raises(JournalError, match=r"journal\.jsonl, line 3 is no valid trial"):
+    with pytest.raises(JournalError, match=r"journal\.jsonl, line 3 is not a valid trial"):
         search(path, Table())
 
 

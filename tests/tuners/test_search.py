@@ -37,7 +37,7 @@ def test_everything_is_measured_in_order_and_written_down(path: Path) -> None:
 
 
 def test_a_space_of_any_kind_is_searched(path: Path) -> None:
-    """Of a space that is no product of parameters, the search asks only whether it holds a config."""
+    """Of a space that is not a product of parameters, the search asks only whether it holds a config."""
 
     class Even:
         def __contains__(self, config: object) -> bool:

@@ -74,7 +74,7 @@ def test_what_a_csv_cannot_hold(tmp_path: Path, config: dict[str, Any], says: st
         ("A,B,time_ms\n1,2,3\n1,,3\n", SpaceError, "line 3 has no B"),
         ("A,time_ms\n1,fast\n", SpaceError, "line 2: time_ms is 'fast'"),
         ("A,time_ms\n1,-1\n", SpaceError, "line 2: time_ms is '-1'"),
-        ("A,time_ms\n1,0\n", SpaceError, "no number above 0; leave the cell of a failure empty"),
+        ("A,time_ms\n1,0\n", SpaceError, "not a number above 0; leave the cell of a failure empty"),
         ("A,time_ms\n1,nan\n", SpaceError, "time_ms is 'nan'"),
         ("A,time_ms\n1,1e999\n", SpaceError, "time_ms is '1e999'"),
         ("A,time_ms,compile_s\n1,1,-2\n", SpaceError, "compile_s is '-2'"),
@@ -84,7 +84,7 @@ def test_what_a_csv_cannot_hold(tmp_path: Path, config: dict[str, Any], says: st
         ("A,time_ms,status\n1,,ok\n", SpaceError, "status ok without a time"),
         ("A,time_ms\n1,1\n2,1\n1,2\n", SpaceError, "line 4 repeats the config of line 2"),
         ("A,time_ms\n1,\n2,\n", SpaceError, "every config of"),
-        ('A,time_ms\n"1,2\n', OptionError, "is no CSV"),
+        ('A,time_ms\n"1,2\n', OptionError, "is not CSV"),
         ("A,time_ms\n1,1\n-1e999,1\n", SpaceError, "line 3: '-1e999' is too large a number"),
     ],
 )  # fmt: skip

@@ -14,7 +14,7 @@ CPU = "cpu"
 
 @dataclass(frozen=True)
 class Device:
-    """Its name, as the driver gives it, and its limits."""
+    """A GPU's name, as the driver reports it, and its limits."""
 
     name: str
     limits: DeviceLimits

@@ -52,7 +52,7 @@ def from_fields(fields: Mapping[str, Any]) -> Config:
             if is_whole(value) and value == NO_PIPELINE.get(name):
                 value = 1
             if not is_whole(value) or value < 1:
-                raise OptionError(f"{name}={value!r} is no whole number from 1")
+                raise OptionError(f"{name}={value!r} is not a whole number from 1")
             found[whole[name]] = value
         elif name in OWN:
             if value not in OWN[name]:

@@ -43,12 +43,12 @@ class ShapeResult:
 
     @property
     def gain(self) -> float | None:
-        """How many times as fast as the analytic choice."""
+        """Speedup over the analytic choice."""
         return self.analytic_ms / self.time_ms if self.analytic_ms and self.time_ms else None
 
     @property
     def over_baseline(self) -> float | None:
-        """How many times as fast as cuBLAS."""
+        """Speedup over cuBLAS."""
         return self.baseline_ms / self.time_ms if self.baseline_ms and self.time_ms else None
 
     @property

@@ -64,12 +64,12 @@ class Shape:
 
 
 def parse_shape(m: Any, n: Any, k: Any, layout: str = "TN", experts: Any = 0, top_k: Any = 0) -> Shape:
-    """Return a shape; raises `OptionError` for an extent that is no positive whole number, or an unknown layout."""
+    """Return a shape; raises `OptionError` for an extent that is not a positive whole number, or an unknown layout."""
     extents = dict(zip(EXTENTS, (m, n, k), strict=True))
     routing = dict(zip(ROUTING, (experts, top_k), strict=True)) if experts != 0 or top_k != 0 else {}
     for name, value in {**extents, **routing}.items():
         if not is_whole(value) or value < 1:
-            raise OptionError(f"{name}={value!r} is no size", "give a whole number from 1")
+            raise OptionError(f"{name}={value!r} is not a size", "give a whole number from 1")
     if top_k > experts:
         raise OptionError(f"TOP_K={top_k} experts of E={experts}", "a token takes each expert at most once")
     if layout not in LAYOUTS:

@@ -64,7 +64,7 @@ def read_sizes(path: Path, layout: str = "TN", routing: Routing | None = None) -
     """
     entries = _load(path)
     if not isinstance(entries, list) or not entries:
-        raise OptionError(f"{path} is no list of sizes", _FORMS)
+        raise OptionError(f"{path} is not a list of sizes", _FORMS)
     shapes: dict[Shape, None] = {}
     configs: dict[Shape, Config] = {}
     refused = []
@@ -85,11 +85,11 @@ def _load(path: Path) -> Any:
     with data_of(path, OptionError, "give a YAML or JSON file of sizes"):
         text = path.read_text()
     if path.suffix == ".json":
-        with data_of(path, OptionError, _FORMS, "is no valid JSON"):
+        with data_of(path, OptionError, _FORMS, "is not valid JSON"):
             return json.loads(text)
     import yaml
 
-    with data_of(path, OptionError, _FORMS, "is no valid YAML"):
+    with data_of(path, OptionError, _FORMS, "is not valid YAML"):
         return yaml.safe_load(text)
 
 
@@ -97,7 +97,7 @@ def _parse(entry: Any, layout: str, routing: Routing | None) -> list[tuple[Shape
     if isinstance(entry, list) and len(entry) == 3:
         return [(shape, None) for shape in tables([entry], layout, routing)]
     if not isinstance(entry, dict):
-        raise OptionError(f"{entry!r} is no size", _FORMS)
+        raise OptionError(f"{entry!r} is not a size", _FORMS)
     if lacking := [name for name in EXTENTS if name not in entry]:
         raise OptionError(f"{', '.join(lacking)} is missing", _FORMS)
     known = (*EXTENTS, *_MAJOR, *(ROUTING if routing else ()))
@@ -119,5 +119,5 @@ def _several(batches: Any) -> Sequence[Any]:
     if not isinstance(batches, list | tuple):
         return [batches]
     if not batches:
-        raise OptionError("M=[] is no size", "give at least one")
+        raise OptionError("M=[] is not a size", "give at least one")
     return batches

@@ -16,7 +16,7 @@ from .remedies import remedy
 _SIGNED = frozenset(f"arith.{name}" for name in ("mulf", "addf", "muli", "addi", "extf", "extsi", "sitofp")) | {
     "linalg.yield"
 }
-"""What NumPy computes of a product's body: others take whole numbers as unsigned, or round what they read."""
+"""Operations of a product's body that NumPy can compute: others treat integers as unsigned, or round operands."""
 
 
 def read_source(path: Path) -> str:
@@ -31,7 +31,7 @@ def read_source(path: Path) -> str:
 def analyse(source: str, name: str, function: str | None = None) -> MlirProblem:
     """Return the function of a module that has something to schedule as a problem.
 
-    Raises `ProblemError` for text that is no MLIR, with its line; where there is nothing to schedule; where several
+    Raises `ProblemError` for text that is not MLIR, with its line; where there is nothing to schedule; where several
     functions could be meant and none is named; for dynamic shapes.
     """
     with parsed(source, name) as module:

@@ -63,7 +63,7 @@ def _message(error: Any, name: str) -> str:
     """Return the first diagnostic with its line."""
     first = next(iter(error.error_diagnostics), None)
     if first is None:
-        return f"{name} is no valid MLIR: {' '.join(str(error).split())}"
+        return f"{name} is not valid MLIR: {' '.join(str(error).split())}"
     # The bindings give a location as text only: loc("-":11:14).
     found = re.search(r":(\d+):(\d+)\)", str(first.location))
     place = f", line {found[1]}, column {found[2]}" if found else ""

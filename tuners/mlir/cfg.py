@@ -103,7 +103,7 @@ def _entries(text: str, path: Path) -> Iterator[_Entry]:
             yield _Entry(section, found[1], found[2].strip(), number)
         else:
             shown = repr(first_line(content, 80))
-            raise OptionError(f"{path}, line {number}: {shown} is no entry", "write key = value")
+            raise OptionError(f"{path}, line {number}: {shown} is not an entry", "write key = value")
 
 
 def _named(sections: Mapping[str, object]) -> str:

@@ -13,11 +13,11 @@ _THREADS = "(block_dim_x * block_dim_y * block_dim_z)"
 _WARP = 32
 _UNPADDED = "'true' if padded == 0 else 'false'"
 _PIPELINE = (2,)
-"""IREE 3.13 makes the same code of every depth."""
+"""IREE 3.13 generates the same code for every depth."""
 _SUM_BYTES = 512
-"""Of a thread's sums on tensor cores: half of its registers."""
+"""Accumulator bytes per thread on tensor cores: half of its registers."""
 _SHARED_BYTES = 166912
-"""Of a block for sm_80, as IREE's target says."""
+"""Shared memory per block on sm_80, from IREE's target description."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ class Levels:
     constraints: tuple[str, ...]
     """Constraints that every valid config satisfies."""
     preferences: tuple[str, ...]
-    """What must hold besides in a derived space: it leaves out what is slow. A user's ranges are not cut by it."""
+    """Additional constraints of a derived space, which exclude slow schedules. They do not apply to a user's ranges."""
     likely: tuple[Mapping[str, int], ...]
     """Configs to try first. Each value stands for the closest one in the space."""
     info: str

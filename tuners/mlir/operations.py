@@ -37,7 +37,7 @@ def operation_of(operation: Any, position: int, number: int) -> Operation | None
         if list(dimensions.depth) or not (roles["input_channel"] and roles["output_channel"]):
             raise NotSchedulableError("it is depthwise, grouped or a pooling")
         if len(roles["output_image"]) != len(_IMAGE):
-            raise NotSchedulableError("it is no 2-d convolution")
+            raise NotSchedulableError("it is not a 2-d convolution")
         return _described(operation, position, number, _names(roles, _CONVOLUTION), roles)
     raise NotSchedulableError("it is neither a matrix product nor a convolution")
 
@@ -84,7 +84,7 @@ def _index(ir: Any, expression: Any, names: Mapping[int, str]) -> Index:
         return tuple((loop, factor * expression.rhs.value) for loop, factor in _index(ir, expression.lhs, names))
     if isinstance(expression, ir.AffineAddExpr):
         return _index(ir, expression.lhs, names) + _index(ir, expression.rhs, names)
-    raise NotSchedulableError(f"its index {expression} is no sum of loops")
+    raise NotSchedulableError(f"its index {expression} is not a sum of loops")
 
 
 def _sizes(accesses: Sequence[Sequence[Index]], types: Sequence[TensorType]) -> dict[str, int]:

@@ -14,7 +14,7 @@ class LoopRoles:
 
     operation: Operation
     columns: Loop
-    """Its steps lie beside each other in the result: it is what vectors run over."""
+    """The loop that is contiguous in the result, and is vectorized."""
     rows: Loop | None
     """Another loop of the result; None where all others have one step."""
     depth: Loop

@@ -20,11 +20,11 @@ SHARED_BYTES = 227 * 1024
 REGISTERS = 65536
 """Number of registers of a multiprocessor."""
 OTHER_REGISTERS = 24
-"""Of a thread, beside tiles of results, at least: nvcc 13.0 spills hundreds of bytes where fewer are left."""
+"""Registers that a thread needs in addition to its result tiles: with fewer, nvcc 13.0 spills hundreds of bytes."""
 TURN_REGISTERS = 8
-"""More of them where groups take turns."""
+"""Additional registers per thread for ping-pong groups."""
 LARGEST_DIM = 256
-"""Of a head: the columns of one instruction's result."""
+"""Largest head dimension: the columns of one instruction's result."""
 L2_BYTES = 50 * 1024**2
 BY_HAND = {
     "COPY_K": 0, "COPY_V": 0,
@@ -38,7 +38,7 @@ class Rates:
     """Work per clock of one multiprocessor."""
 
     tensor_flops: float = 4096.0
-    """Of fp16 or bf16 operands, twice the multiplications."""
+    """With fp16 or bf16 operands: twice the number of multiplications."""
     special: float = 16.0
     """Exponentials."""
     vector: float = 128.0
@@ -71,7 +71,7 @@ class AttentionShape:
         for name in ("head_dim", "head_dim_kv"):
             if (dim := getattr(self, name)) % 16 or not 16 <= dim <= LARGEST_DIM:
                 raise OptionError(
-                    f"`{name}` {dim} is no size that the matrix instructions have",
+                    f"`{name}` {dim} is not a size that the matrix instructions have",
                     f"use a multiple of 16 up to {LARGEST_DIM}, padded with zeros",
                 )
         if self.heads % self.kv_heads:

@@ -72,7 +72,7 @@ def load_schedule(path: Path, space: ScheduleSpace) -> Config:
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
         raise ScheduleError(f"cannot read {path}: {why}", "give a schedule that a search wrote") from None
     try:
         found = _from_json(text) if text.lstrip().startswith("{") else _from_text(text)

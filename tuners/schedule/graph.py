@@ -66,7 +66,7 @@ class WarpRoles:
     depth: int
     """Number of versions of a load's result."""
     behind: tuple[str, ...]
-    """What may be one stage behind the other computations, which the compiler keeps in one."""
+    """Operations that may be one stage behind the other computations, which the compiler keeps in one stage."""
 
 
 @dataclass(frozen=True)
@@ -244,10 +244,10 @@ def _held_up(graph: Graph, schedule: Schedule, interval: int) -> str:
 
 
 def aligned(graph: Graph, schedule: Schedule, interval: int) -> dict[str, int] | None:
-    """Return a valid schedule started so many cycles later that it can be built; None where no start helps.
+    """Return a valid schedule, delayed by as many cycles as code generation needs; None if no delay helps.
 
-    All cycles move alike, so that dependences and the table's cells stay as they are to each other; what changes is
-    where the body begins, and so which operations share a stage.
+    All cycles shift by the same amount, which preserves dependences and the table's cells relative to each other; only
+    the start of the body changes, and so which operations share a stage.
     """
     for row in sorted({0, *(-cycle % interval for cycle in schedule.values())}):
         moved = {name: cycle + row for name, cycle in schedule.items()}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 OF_A_TILE = 0.5
-"""What a tile of queries costs beside its tiles of keys, in tiles of keys: to load it, and to store its result."""
+"""Fixed cost of a tile of queries, in units of tiles of keys: loading it, and storing its result."""
 
 
 def largest_load(heads: int, tiles: int, abreast: int, workers: int) -> float:

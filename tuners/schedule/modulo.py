@@ -11,7 +11,7 @@ from .graph import Graph, Schedule, aligned
 from .reservation import Reservations
 
 PLACEMENTS = 8
-"""Placements per operation before an interval is given up; Rau found that more than 6 seldom help."""
+"""Placements per operation before an interval is abandoned; Rau found that more than 6 seldom help."""
 
 
 def heights(graph: Graph, interval: int) -> dict[str, float]:

@@ -50,11 +50,11 @@ class ScheduleSpace:
         return Config({name: config[name] for name in self.tiles.names} if self.tiles else {})
 
     def schedule_of(self, config: Mapping[str, Value]) -> tuple[dict[str, int], int]:
-        """Return the schedule in a config, and its interval. Raises `ScheduleError` for what is no whole number."""
+        """Return the schedule in a config, and its interval. Raises `ScheduleError` for what is not a whole number."""
         for name in (INTERVAL, *self.operations):
             value = config.get(name)
             if not isinstance(value, int) or isinstance(value, bool):
-                raise ScheduleError(f"{name} is {value!r}, which is no cycle", "use a whole number")
+                raise ScheduleError(f"{name} is {value!r}, which is not a cycle", "use a whole number")
         if (interval := int(config[INTERVAL])) < 1:
             raise ScheduleError(f"an interval of {interval} is impossible", "use 1 or more")
         return {name: int(config[name]) for name in self.operations}, interval
@@ -69,7 +69,7 @@ class ScheduleSpace:
         return tiles, *order_and_stage(self.graph(tiles), *self.schedule_of(config))
 
     def require(self, config: Mapping[str, Value]) -> None:
-        """Raise `ScheduleError` with the reason why a config is no member."""
+        """Raise `ScheduleError` with the reason why a config is not a member."""
         if unknown := sorted(set(config) ^ set(self.names)):
             raise ScheduleError(f"the schedule and the loop differ in {', '.join(unknown)}", "use one of this kernel")
         tiles = self.tiles_of(config)

@@ -16,7 +16,7 @@ def violations(graph: Graph, schedule: Schedule, interval: int) -> list[str]:
     if missing := [name for name in graph.names if name not in schedule]:
         return [f"{', '.join(missing)} has no cycle"]
     if unknown := [name for name in schedule if name not in graph.by_name]:
-        return [f"{', '.join(unknown)} is no operation"]
+        return [f"{', '.join(unknown)} is not an operation"]
     if broken := [name for name in graph.names if not isinstance(schedule[name], Integral)]:
         return [f"{', '.join(broken)} has no whole number as its cycle"]
     if negative := [name for name in graph.names if schedule[name] < 0]:
@@ -69,7 +69,7 @@ class ScheduleValidator:
         intervals, so that the first stage is stage 0.
         """
         if node not in self.graph.by_name:
-            return False, dict(self.schedule), f"{node} is no operation; use {', '.join(self.graph.names)}"
+            return False, dict(self.schedule), f"{node} is not an operation; use {', '.join(self.graph.names)}"
         wishes = {**self.schedule, node: new_cycle}
         moved = refit(self.graph, self.interval, wishes, [node], self._paths)
         if moved is None:

@@ -187,7 +187,7 @@ class OuterProduct:
     stages: str
     acc: str
     allocation: Statement
-    """Of the accumulator."""
+    """The statement that allocates the accumulator."""
     rows: str
     columns: str
     step: str
@@ -216,7 +216,7 @@ def product_of(builder: Builder) -> OuterProduct:
     require(alone, none)
     kind, shape, allocation = builder.tiles.get(parts["acc"], ("", (), last))
     fitting_sum = kind == "fragment" and shape == (parts["rows"], parts["columns"])
-    require(fitting_sum, "the accumulator is no fp32 fragment of the tile's size")
+    require(fitting_sum, "the accumulator is not an fp32 fragment of the tile's size")
     sides = (parts["acc"], allocation, parts["rows"], parts["columns"], parts["step"])
     return OuterProduct(loop, header["s"], *sides, left, right)
 

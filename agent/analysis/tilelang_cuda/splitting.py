@@ -1,4 +1,4 @@
-"""What rules of TileLang for CUDA write: fp32 products as three of split operands, and a file's search space."""
+"""Code that rules for TileLang on CUDA generate: fp32 products as three of split operands, and search spaces."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SHARED_BYTES = 227 * 1024
 POLICIES = ("Square", "FullRow", "FullCol")
 """How the warps share a product's tile (`T.GemmWarpPolicy`)."""
 NAMES = ("PARTS", "POLICY", "PROMOTE", "build_split", "build_turned_split")
-"""What a file has whose products are split."""
+"""Marks a file whose products are already split."""
 _SPLIT = '''
 @functools.lru_cache
 def build_split(rows, columns):
@@ -68,7 +68,7 @@ def build_turned_split(rows, columns):
 SPLITTERS = {False: ("build_split", _SPLIT), True: ("build_turned_split", _TURNED_SPLIT)}
 """The functions of a file that split a matrix, by whether they turn it: their names and definitions."""
 STEPS = {"bfloat16": 64, "tfloat32": 32}
-"""Of the sum, at the start: rows of 128 bytes, as the swizzle of shared memory has them."""
+"""Initial tile size along K: rows of 128 bytes, which the shared-memory swizzle expects."""
 _VALUES = {"m": (64, 128, 256), "n": (64, 128, 256), "k": (32, 64), "threads": (128, 256, 512), "stages": (1, 2, 3, 4)}
 
 

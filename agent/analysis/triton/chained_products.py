@@ -76,8 +76,10 @@ def _parts(function: Function, loop: cst.For, high: cst.BaseExpression, low: cst
     text = code(high)
     named = isinstance(high, cst.Name) and isinstance(low, cst.Name)
     alone = named and len(function.uses(text)) == 3 and len(function.uses(code(low))) == 2
-    require(alone, f"{text} or its low part is no name that the products alone use")
-    first, second = (need(operand_load(function, item), f"{text} or its low part is no load") for item in (high, low))
+    require(alone, f"{text} or its low part is not a name that the products alone use")
+    first, second = (
+        need(operand_load(function, item), f"{text} or its low part is not a load") for item in (high, low)
+    )
     alike = further_arguments(first) == further_arguments(second) and contains(loop, first) and contains(loop, second)
     require(alike, f"both parts of {text} are not loaded alike in the loop")
     at, beyond = (need(argument(item, "pointer", 0), "a load without a pointer") for item in (first, second))

@@ -32,7 +32,7 @@ class ChannelLoad:
     """The index, with its axis: `c[:, None]`."""
     channels: Stride
     pixels: Stride
-    """How many a channel has: the stride of the channels."""
+    """Elements per channel: the stride of the channels."""
     inner: Mapping[str, Stride]
     """The indices of the pixel."""
     outer: Mapping[str, Stride]
@@ -57,7 +57,7 @@ def strided_operand(launch: Launch, read: Callable[[StridedOperand], T]) -> T:
 def _strided(launch: Launch, value: cst.BaseExpression, summed: str) -> StridedOperand:
     load = OperandLoad.of(launch, value)
     strides = strides_of(launch.function, load.pointer)
-    strides = need(strides, f"what is added to {load.base} is no sum of indices times strides")
+    strides = need(strides, f"what is added to {load.base} is not a sum of indices times strides")
     require(launch.function.touches_once(load.base), f"{load.base} is read or written elsewhere")
     return StridedOperand(load, strides, summed)
 

@@ -81,7 +81,7 @@ class ConvolutionTemplate:
 
     @property
     def taps(self) -> int:
-        """How many a filter has."""
+        """The number of filter taps."""
         return math.prod(self.of_axes("KERNEL_", 1))
 
 
@@ -90,7 +90,7 @@ def convolution_of(launch: Launch) -> ConvolutionTemplate:
 
     Raises NotApplicableError for one of groups, or one rewritten.
     """
-    none = "the function is no convolution of the template of torch's compiler"
+    none = "the function is not a convolution of the template of torch's compiler"
     return need(next(filter(None, (_convolution(launch, rank) for rank in _PLACES)), None), none)
 
 

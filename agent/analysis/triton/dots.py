@@ -67,12 +67,12 @@ class OperandLoad:
     base: str
     """The parameter that the pointer starts from."""
     tensor: cst.BaseExpression
-    """Its argument in the launch."""
+    """The argument that the launch passes for the parameter."""
 
     @classmethod
     def of(cls, launch: Launch, value: cst.BaseExpression) -> OperandLoad:
-        """Return the load of an operand. Raises NotApplicableError if it is no load of a tensor of the launch."""
-        call = need(operand_load(launch.function, value), f"the operand {code(value)} is no load")
+        """Return the load of an operand. Raises NotApplicableError if it is not a load of a tensor of the launch."""
+        call = need(operand_load(launch.function, value), f"the operand {code(value)} is not a load")
         pointer = need(argument(call, "pointer", 0), "a load without a pointer")
         base = need(launch.function.base(pointer), f"the operand {code(value)} is loaded through no parameter")
         return cls(call, pointer, base, need(launch.arguments.get(base), f"the launch does not give {base}"))

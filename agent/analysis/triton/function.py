@@ -31,7 +31,7 @@ class Function:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The function's name."""
         return self.node.name.value
 
     @cached_property
@@ -96,7 +96,7 @@ class Function:
         return name in self.parameters and name not in self.assignments and name not in self.updates
 
     def value_of(self, name: str) -> cst.BaseExpression | None:
-        """Return the value of a name that is assigned once, is no parameter, and does not depend on itself."""
+        """Return the value of a name that is assigned once, is not a parameter, and does not depend on itself."""
         return self._values.get(name)
 
     @cached_property

@@ -45,7 +45,7 @@ def is_dense(host: cst.FunctionDef, tensor: cst.BaseExpression, seen: frozenset[
 
 
 def whole_numbers(call: cst.CSTNode) -> tuple[list[int], list[int]] | None:
-    """Return sizes and strides of `torch.empty_strided((sizes), (strides), ...)`; None if they are no numbers."""
+    """Return sizes and strides of `torch.empty_strided((sizes), (strides), ...)`; None if they are not numbers."""
     if not isinstance(call, cst.Call) or not matches(call, "torch.empty_strided(q_sizes, q_strides, q__)"):
         return None
     tuples = [arg.value for arg in call.args[:2]]

@@ -47,11 +47,11 @@ class Launch:
     arguments: Mapping[str, cst.BaseExpression]
     """Arguments by parameter of the function, without those at their defaults."""
     options: Mapping[str, cst.BaseExpression]
-    """The keywords that are no parameters: `num_warps`, `num_stages`, `maxnreg`."""
+    """The keywords that are not parameters: `num_warps`, `num_stages`, `maxnreg`."""
     grid_node: cst.BaseExpression
     """The grid as the launch has it: often a name."""
     grid: tuple[cst.BaseExpression, ...] | None
-    """Its axes, through a name that is assigned once; None for a function or another expression."""
+    """The grid's axes, also if it is a name that is assigned once; None for a function or another expression."""
 
     @property
     def stands_alone(self) -> bool:
@@ -61,7 +61,7 @@ class Launch:
 
     def require_alone(self) -> None:
         """Raise NotApplicableError unless the launch is a statement of its own."""
-        require(self.stands_alone, "the launch is no statement of its own")
+        require(self.stands_alone, "the launch is not a statement of its own")
 
     @cached_property
     def texts(self) -> Mapping[str, str]:

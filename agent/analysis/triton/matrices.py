@@ -42,7 +42,7 @@ class MatrixLoad:
 
 def matrix_load(launch: Launch, operand: cst.BaseExpression) -> MatrixLoad:
     """Return the load of a product's operand. Raises NotApplicableError where pointer or mask have any other form."""
-    function, none = launch.function, f"the operand {code(operand)} is no load of a matrix's tile"
+    function, none = launch.function, f"the operand {code(operand)} is not a load of a matrix's tile"
     call = need(operand_load(function, operand), none)
     loops, other = function.loops_around(call), argument(call, "other", 2)
     keywords = {arg.keyword.value for arg in call.args if arg.keyword}

@@ -47,7 +47,7 @@ class Tile:
     def of(cls, launch: Launch, kernel: PythonKernel) -> Tile:
         """Return the tile of a launch.
 
-        Raises NotApplicableError if one of its five parameters is no constant of the file.
+        Raises NotApplicableError if one of its five parameters is not a constant of the file.
         """
         dots = dots_of(launch.function)
         sides = need(sides_of(launch.function, dots), "no product of one tile")
@@ -56,7 +56,7 @@ class Tile:
         found = {role: launch.constant(role) for role in roles}
         constants = [item for item in found.values() if item is not None and isinstance(kernel.config.get(item), int)]
         other = [role for role, argument in found.items() if argument not in constants]
-        require(not other, f"{', '.join(other)} of the launch are no constants of the file")
+        require(not other, f"{', '.join(other)} of the launch are not constants of the file")
         require(len(set(constants)) == len(roles) and len(chosen) == 1, "one constant has two roles, or two precisions")
         (parameter,) = chosen
         choice = launch.constant(parameter) if parameter else None

@@ -93,6 +93,6 @@ class _Passes:
         known = builder.tensors.get(parts["tensor"]) is not None and builder.uses(parts["tensor"]) == 2
         require(known, "the row's tensor is used elsewhere")
         constants = all(isinstance(kernel.config.get(item), int) for item in (parts["block"], builder.threads))
-        require(constants, "block and threads are no constants of the file")
+        require(constants, "block and threads are not constants of the file")
         last = max(list(builder.statements).index(s) for _, _, s in builder.tiles.values())
         return cls(builder, first, second, builder.statements[last + 1], parts, again)

@@ -77,17 +77,17 @@ class _Rewriting:
             "stages": product.stages,
         }
         constants = all(isinstance(kernel.config.get(name), int) for name in names.values())
-        require(constants and len(set(names.values())) == len(names), "tile, threads and stages are no five constants")
+        require(constants and len(set(names.values())) == len(names), "tile, threads and stages are not five constants")
         for operand in (product.left, product.right):
-            tensor = need(builder.tensors.get(operand.copy.tensor), "an operand is no tensor of the prim_func")
-            require(len(tensor.shape) == 2 and tensor.dtype == "float32", f"{tensor.name} is no matrix of fp32")
+            tensor = need(builder.tensors.get(operand.copy.tensor), "an operand is not a tensor of the prim_func")
+            require(len(tensor.shape) == 2 and tensor.dtype == "float32", f"{tensor.name} is not a matrix of fp32")
             alone = builder.uses(tensor.name) == 1 and tensor.name != list(builder.tensors)[-1]
             require(alone, f"{tensor.name} is read elsewhere")
             # Allocated, filled, and read once.
             passed = all(name in builder.tiles and builder.uses(name) == 3 for name in operand.passed)
             require(passed, f"a tile of {tensor.name} is used elsewhere")
         require(product.left.copy.tensor != product.right.copy.tensor, "both operands are of one tensor")
-        require(len(builder.tensors) == len(builder.prim.params.params), "a parameter of the prim_func is no tensor")
+        require(len(builder.tensors) == len(builder.prim.params.params), "a parameter of the prim_func is not a tensor")
         return cls(builder, product, names)
 
     @property

@@ -58,7 +58,7 @@ def _weight(launch: Launch, found: StridedOperand) -> _Weight:
     Raises NotApplicableError.
     """
     strides, text = found.strides, code(found.load.tensor)
-    require(is_of_module(launch.host, found.load.tensor), f"{text} is no weight of the module")
+    require(is_of_module(launch.host, found.load.tensor), f"{text} is not a weight of the module")
     summed = [item for item in strides if item.endswith(found.summed)]
     out = [item for item in strides if item.endswith(ROWS if found.summed == COLUMNS else COLUMNS)]
     taps = {name: stride for name, stride in strides.items() if name not in (*summed, *out)}

@@ -1,4 +1,4 @@
-"""As many programs as the device runs at once, each of which computes many tiles of a product."""
+"""Persistent programs, as many as the device runs at once, each of which computes many tiles of a product."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _require_fitting(launch: Launch) -> None:
     require(launch.axes and launch.axes[2:] in ([], ["1"]), "the grid has no one or two axes")
     counts = launch.function.calls("program_id", "num_programs")
     plain = all(len(call.args) == 1 and code(call.args[0].value) in ("0", "1") for call in counts)
-    require(plain, "an axis of the grid is no number")
+    require(plain, "an axis of the grid is not a number")
 
 
 def _is_guard(function: Function, statement: cst.CSTNode) -> bool:

@@ -36,7 +36,7 @@ def split_k(kernel: TritonKernel, change: Change) -> Rewritten:
     def split(launch: Launch, change: Change) -> None:
         axes = " * ".join(f"({axis})" for axis in launch.axes) or "grid"
         tiles = _number(expression_tree(axes), change.kernel.config)
-        tiles = need(tiles, "the number of tiles is no number in the file")
+        tiles = need(tiles, "the number of tiles is not a number in the file")
         sides = need(sides_of(launch.function, dots_of(launch.function)), "no product of one tile")
         counts = launch.function.calls("program_id", "num_programs")
         third = any(call.args and code(call.args[0].value) == "2" for call in counts)

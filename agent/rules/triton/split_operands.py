@@ -87,7 +87,7 @@ def _operands(launch: Launch, change: Change) -> dict[str, OperandLoad]:
 
 
 def _operand(launch: Launch, side: cst.BaseExpression) -> OperandLoad:
-    name = need_a(cst.Name, side, f"the operand {code(side)} is no load").value
+    name = need_a(cst.Name, side, f"the operand {code(side)} is not a load").value
     found = OperandLoad.of(launch, side)
     require(found.call.args[0].keyword is None, f"the operand {name} is loaded through no parameter")
     alone = len(launch.function.uses(name)) == 2 and not _others_read(launch.function, found.base, found.call)

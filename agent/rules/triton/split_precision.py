@@ -10,7 +10,7 @@ from ...analysis.triton import OTHER_FLOATS, PRECISIONS, SPLIT_DOT, Launch, Trit
 from ..rule import Change, NotApplicableError, Rewrite, Rewritten, require, rule
 
 START = "bf16x3-promoted"
-"""As exact as IEEE products: the start must be correct, or nothing else is searched."""
+"""The default is as exact as IEEE products: if the start is wrong, nothing else is searched."""
 _HELPER = """
 @triton.jit
 def {name}(a, b, acc, PRECISION: tl.constexpr):

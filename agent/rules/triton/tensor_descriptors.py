@@ -76,7 +76,7 @@ def _descriptor(launch: Launch, load: MatrixLoad) -> _Described:
     strides = [given.get(axis.stride, axis.stride) for axis in load.axes]
     of = {match[1] for text in strides if (match := _STRIDE.fullmatch(text))}
     plain = all(text.isidentifier() or text.isdigit() or _STRIDE.fullmatch(text) for text in strides)
-    require(plain and len(of) <= 1, "a stride is no name, number or `tensor.stride(axis)`")
+    require(plain and len(of) <= 1, "a stride is not a name, number or `tensor.stride(axis)`")
     contiguous = of.pop() if of else None
     if contiguous is not None:
         dense = is_argument(launch.host, contiguous) or is_dense(launch.host, cst.Name(contiguous))

@@ -38,7 +38,7 @@ def wide_streams(kernel: TritonKernel, change: Change) -> Rewritten:
         require(not launch.function.has_products, "the function has products")
         require("maxnreg" not in launch.options, "the launch limits registers already")
         blocks, warps = _blocks(launch, source), launch.constant("num_warps") or ""
-        require(warps in source.config, "the number of warps is no constant of the file")
+        require(warps in source.config, "the number of warps is not a constant of the file")
         for name in (*blocks, warps):
             numbers = [item for item in values.get(name, ()) if isinstance(item, int)]
             present = int(source.config[name])
@@ -73,7 +73,7 @@ def _blocks(launch: Launch, kernel: PythonKernel) -> list[str]:
     axes = need(axes_of(launch), "the host does not know the size of a block")
     constants = [axis for axis in axes if isinstance(kernel.config.get(axis), int)]
     known = all(axis in constants or axis.isdigit() for axis in axes)
-    require(constants and known, "a side of the block is no constant of the file")
+    require(constants and known, "a side of the block is not a constant of the file")
     powers = all(int(kernel.config[constant]).bit_count() == 1 for constant in constants)
-    require(powers, "a side of the block is no power of two")
+    require(powers, "a side of the block is not a power of two")
     return constants

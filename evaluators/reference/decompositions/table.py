@@ -14,7 +14,7 @@ from .pointwise import is_pointwise, pointwise
 from .transposed import transposed
 
 _CONVOLUTIONS = (transposed, depthwise, pointwise, dilated, one_dimensional)
-"""Each leaves what it is not for; what it makes of a convolution comes here again."""
+"""Each returns convolutions that it does not handle unchanged; its results are decomposed again."""
 _BESIDE_THE_LIBRARY = (depthwise,)
 """Those that are kernels of their own. The others only make convolutions that templates can compute. Around them are
 passes over input and output, and in TF32 the library rounds such parts in another way than the whole: in eight of them

@@ -87,7 +87,7 @@ class _Axis:
 
     @property
     def waste(self) -> float:
-        """How much more is computed together."""
+        """Ratio of computed to required work."""
         return sum(kind.count * kind.taps for kind in self.kinds(True)) / self.taps
 
 

@@ -1,4 +1,4 @@
-"""What a function of generated C is called with."""
+"""Arguments of a function of generated C."""
 
 from __future__ import annotations
 
@@ -12,4 +12,4 @@ class Given:
     """The arguments of some launches, by parameter."""
 
     parameters: tuple[int | Interval | None, ...]
-    """Of a pointer, the bytes behind it; of an integer, what it is in any of the launches; of a float, None."""
+    """For a pointer the size in bytes of its memory, for an integer its range over all launches, for a float None."""

@@ -24,7 +24,7 @@ class Variable:
     name: str
     """In what is compiled; no two variables have the same, so none hides another."""
     type: CType
-    """Of its value, or of its elements."""
+    """The type of the value, or of the elements."""
     kind: Literal["value", "array", "pointer"] = "value"
     extent: int = 0
     """The bytes that an array or a pointer reaches."""

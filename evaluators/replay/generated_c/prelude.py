@@ -1,4 +1,4 @@
-"""What stands before the code that is compiled: checks, and arithmetic that is defined for every value.
+"""Prelude of the code that is compiled: checks, and arithmetic that is defined for every value.
 
 A compiler draws conclusions from what is not defined. It would leave a check away that only matters after an overflow,
 a division by zero, or a conversion of a float that no integer of the type equals.

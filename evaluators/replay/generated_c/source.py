@@ -23,11 +23,11 @@ from .values import State
 _LINKAGE = re.compile(r'^#ifdef __cplusplus\s+extern "C"\s+#endif\s*$', re.MULTILINE)
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _MARKS = ("#", '"', "'", *JOINING)
-"""Of directives, texts and joined lines, also as digraphs and trigraphs."""
+"""Start directives, string literals and joined lines, also as digraphs and trigraphs."""
 _MAX_CHARACTERS = 1_000_000
 _TYPES = " ".join(f"typedef int {name};" for name in TYPE_NAMES)
 _PLAN_TYPES = {"float": "float32", "double": "float64", "bool": "int8"}
-"""What plans call the types of parameters, where it is not C's name without its end."""
+"""Plans' names of parameter types, if they differ from C's name without `_t`."""
 
 
 def held_source(code: KernelCode, given: Given) -> str:
@@ -98,5 +98,5 @@ def _parameter(statements: Statements, node: c_ast.Node, named: str, given: int 
 
 def _know(state: State, variable: Variable, given: int | Interval | None) -> None:
     if not isinstance(given, Interval) or not given.within(variable.type.interval):
-        raise UnplannableCallError(f"an argument that is no {variable.type.name}")
+        raise UnplannableCallError(f"an argument that is not a {variable.type.name}")
     state.set(variable.name, given)

@@ -31,7 +31,7 @@ class _Counted:
 
     @property
     def rounds(self) -> Interval:
-        """What it can be in any round, but for the loop's condition."""
+        """Its range in any iteration, without regard to the loop's condition."""
         return Interval(self.begin.low, self.variable.type.interval.high)
 
     def reached(self, state: State) -> Interval:

@@ -77,9 +77,9 @@ class CType:
     size: int
     family: Literal["bool", "integer", "float", "vector"]
     interval: Interval = Interval(0, 0)
-    """Of bool and integers."""
+    """The values that bool and integer types can hold."""
     element: CType | None = None
-    """Of a vector."""
+    """The type of a vector's elements."""
 
     @property
     def whole(self) -> bool:
@@ -112,7 +112,7 @@ _VECTORS = {
     for item in (HALF, FLOAT, DOUBLE, *_INTEGERS)
     for lanes in (2, 4, 8, 16)
 }
-"""As TileLang's header defines them."""
+"""Definitions from TileLang's header."""
 _SPELLED = {
     "char": "int8_t", "char signed": "int8_t", "char unsigned": "uint8_t", "short": "int16_t",
     "int short": "int16_t", "short unsigned": "uint16_t", "int": "int32_t", "signed": "int32_t",

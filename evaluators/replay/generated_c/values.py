@@ -50,7 +50,7 @@ class Sum:
 
     @property
     def interval(self) -> Interval:
-        """What the sum can be."""
+        """The range of the sum."""
         found = Interval(self.constant, self.constant)
         for term in self.terms.values():
             found += term.interval * Interval(term.factor, term.factor)
@@ -74,7 +74,7 @@ class Value:
     text: str
     type: CType
     total: Sum | None = None
-    """Of an integer that proofs may rest on; None for any other, which may be anything of its type.
+    """The sum that an integer equals, if proofs may rely on it; None for others, which may be anything of their type.
 
     What was read from memory is never one: another thread may write there between a check and a use, for which the
     compiler may read it twice."""
@@ -99,7 +99,7 @@ class State:
     """What is known at one point of the program."""
 
     intervals: dict[str, Interval] = field(default_factory=dict)
-    """Of the integer variables that proofs may rest on; any other may be anything of its type."""
+    """Ranges of the integer variables that proofs may rely on; any other may be anything of its type."""
     facts: tuple[Fact, ...] = ()
     ended: bool = False
     """Nothing that follows is executed."""

@@ -8,7 +8,7 @@ from typing import Any
 from ..values import UnplannableCallError
 
 _ELEMENT_BYTES = (1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4)
-"""Of the driver's types of elements, by their numbers."""
+"""Element sizes of the driver's data types, by their numbers."""
 _MODES = ((0, 2), (0, 6), (0, 3), (0, 1))
 """Interleaving, swizzle, promotion in L2, and filling."""
 

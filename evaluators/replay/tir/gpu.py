@@ -33,7 +33,7 @@ _NEVER = re.compile(
     r"|using|struct|class|union|typedef|thread_local|__attribute__|__declspec|__location__|_Pragma|cudaLaunch\w*|cutlass"
     r"|cublas\w*)\b|\bextern\b(?!\s*__shared__\b)|<<<|\[\["
 )
-"""What generated device code has no use for: state, other functions, other libraries."""
+"""Constructs that generated device code never needs: state, other functions, other libraries."""
 _KERNEL = re.compile(r"\s*__global__ void (__(launch_bounds|cluster_dims)__\([\d, ]*\) )*\w+\([\w\s,*:<>&]*\)\s*")
 
 

@@ -28,7 +28,7 @@ _DEVICE = "__tvm_set_device"
 _VALUE, _ADDRESS = 15, 1
 """Fields of the packed interface: the value of an argument, and the address of a tensor."""
 _STACK = ("tvm_ffi_any", 16)
-"""What a descriptor takes on the stack."""
+"""Size of a descriptor on the stack."""
 _ARITHMETIC = ("Add", "Sub", "Mul", "FloorDiv", "FloorMod", "Min", "Max")
 _INTEGERS = ("int32", "int64")
 ENTRY = "launch"
@@ -70,13 +70,13 @@ def _kernels(code: KernelCode, device: Any) -> dict[str, tuple[Any, int]]:
 
 
 class _Host:
-    """What was read so far; keys are variables of the candidate's IR, values are objects of ours."""
+    """The host function as rewritten so far; keys are variables of the candidate's IR, values our own objects."""
 
     def __init__(self, code: KernelCode, tirx: Any, kernels: dict[str, tuple[Any, int]], arguments: Any) -> None:
         self._code, self._tirx, self._kernels, self._arguments = code, tirx, kernels, arguments
         self._parameters = [self._parameter(number, kind) for number, kind in enumerate(code.parameters)]
         self._numbers: dict[Any, int] = {}
-        """Of the arguments that variables hold: numbers, or descriptions of tensors."""
+        """Index of the argument that each variable holds: a number, or a tensor's description."""
         self._tensors: dict[Any, int] = {}
         """Numbers of the arguments whose addresses variables hold."""
         self._buffers: dict[int, Any] = {}
@@ -126,7 +126,7 @@ class _Host:
         """Note what a variable holds. Of what is not known here nothing may be used later."""
         if self._is_call(value, "tvm_stack_alloca"):
             if tuple(getattr(argument, "value", None) for argument in value.args) != _STACK:
-                raise self._refused("memory on the stack that is no descriptor's")
+                raise self._refused("memory on the stack that is not a descriptor's")
             from tilelang import tvm
 
             kind = tvm.ir.PointerType(tvm.ir.PrimType("uint8x128"), "grid_constant")
@@ -221,7 +221,7 @@ class _Host:
         """Return the tensor that a variable is the address of."""
         number = self._tensors.get(value) if isinstance(value, self._tirx.Var) else None
         if number is None or number not in self._buffers:
-            raise self._refused("an address that is no tensor's")
+            raise self._refused("an address that is not a tensor's")
         return self._buffers[number]
 
     def _describe(self, name: str, arguments: Sequence[Any]) -> None:

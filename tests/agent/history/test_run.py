@@ -137,7 +137,7 @@ def test_where_no_run_is(tmp_path: Path) -> None:
         load_history(tmp_path)
     with pytest.raises(JournalError, match="there is no "):
         load_history(tmp_path / "nowhere.jsonl")
-    with pytest.raises(JournalError, match="is no journal of 'optimize'"):
+    with pytest.raises(JournalError, match="is not a journal of 'optimize'"):
         load_history(RUN / TRANSCRIPT)
     (tmp_path / "history.json").write_text("[\n {}\n]\n")
     with pytest.raises(JournalError, match="line 1 is corrupt"):
@@ -208,12 +208,20 @@ def test_journals_of_before_there_were_models_and_lanes(tmp_path: Path) -> None:
 
 
 BROKEN: dict[str, tuple[str, Any, str]] = {
-    "a turn without its number": ("turn", lambda turn: turn.pop("iteration"), "line 9 is no valid turn"),
-    "a gain in words": ("turn", lambda turn: turn.update(improvement="much"), "line 9 is no valid turn"),
-    "an analysis that is none": ("turn", lambda turn: turn.update(bottleneck_analysis=7), "line 9 is no valid turn"),
-    "no metrics at the end": ("finished", lambda end: end.pop("best"), "line 14 is no valid finished record"),
-    "a profile without work": ("profile", lambda record: record["profile"].pop("flops"), "line 4 is no valid profile"),
-    "a trial of unknown status": ("trial", lambda record: record["evaluation"].update(status="fine"), "no valid trial"),
+    "a turn without its number": ("turn", lambda turn: turn.pop("iteration"), "line 9 is not a valid turn"),
+    "a gain in words": ("turn", lambda turn: turn.update(improvement="much"), "line 9 is not a valid turn"),
+    "an analysis that is none": ("turn", lambda turn: turn.update(bottleneck_analysis=7), "line 9 is not a valid turn"),
+    "no metrics at the end": ("finished", lambda end: end.pop("best"), "line 14 is not a valid finished record"),
+    "a profile without work": (
+        "profile",
+        lambda record: record["profile"].pop("flops"),
+        "line 4 is not a valid profile",
+    ),
+    "a trial of unknown status": (
+        "trial",
+        lambda record: record["evaluation"].update(status="fine"),
+        "not a valid trial",
+    ),
 }
 
 
@@ -234,7 +242,7 @@ def test_a_corrupt_line_is_named(tmp_path: Path) -> None:
 
 def test_a_broken_exchange_is_named(tmp_path: Path) -> None:
     journal = copied(tmp_path, TRANSCRIPT, each(lambda exchange: exchange.pop("request"), "exchange"))
-    with pytest.raises(JournalError, match=f"{TRANSCRIPT}, line 1 is no valid exchange record: request"):
+    with pytest.raises(JournalError, match=f"{TRANSCRIPT}, line 1 is not a valid exchange record: request"):
         load_history(journal)
 
 

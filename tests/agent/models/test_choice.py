@@ -34,7 +34,9 @@ def test_replay_and_files_have_paths(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["gpt-4o", "openai/", "/o3", "", "Rules", "reply:x"])
 def test_what_is_no_model_is_reported_with_what_is(text: str) -> None:
-    with pytest.raises(ModelError, match="is no model; write provider/name such as openai/o3, replay:FILE, files:DIR"):
+    with pytest.raises(
+        ModelError, match="is not a model; write provider/name such as openai/o3, replay:FILE, files:DIR"
+    ):
         parse(text)
 
 
@@ -52,7 +54,7 @@ def test_a_recording_must_be_there(tmp_path: Path) -> None:
 
 def test_a_folder_must_be_none_or_a_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ModelError, match="is no folder"):
+    with pytest.raises(ModelError, match="is not a folder"):
         parse(f"files:{tmp_path / 'file'}")
 
 

@@ -109,7 +109,9 @@ def test_what_is_used_up_is_reported(tmp_path: Path) -> None:
 )
 def test_a_damaged_reply_is_named_at_once(tmp_path: Path, reply: dict[str, Any]) -> None:
     asked = Asked(tmp_path, write(tmp_path, said("first"), {"number": 7, "reply": reply}))
-    with pytest.raises(ModelError, match=r"recorded.jsonl, line 2 is no valid exchange: reply\..*; fix or remove that"):
+    with pytest.raises(
+        ModelError, match=r"recorded.jsonl, line 2 is not a valid exchange: reply\..*; fix or remove that"
+    ):
         asked.models()
 
 

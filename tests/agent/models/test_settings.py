@@ -98,5 +98,5 @@ def test_one_model_does_both_by_default(tmp_path: Path) -> None:
 
 
 def test_the_rules_cannot_analyse_for_a_model(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="the rules are no language model; name one for `analysis_model`"):
+    with pytest.raises(OptionError, match="the rules are not a language model; name one for `analysis_model`"):
         Asked(tmp_path, analysis=RULES)

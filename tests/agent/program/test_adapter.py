@@ -46,7 +46,7 @@ def test_words_beside_it_are_its_strategy_and_rationale() -> None:
         "It cannot be faster.",
         "```python\nBLOCK = 1\n```",
         {"text": None, "tool_calls": None},
-        # A draft beside calls of tools is no submission yet.
+        # A draft beside calls of tools is not a submission yet.
         {"text": FENCED, "tool_calls": [{"id": "1", "function": {"name": "profile", "arguments": "{}"}}]},
         f'[[ ## next_thought ## ]]\n{FENCED}\n[[ ## tool_calls ## ]]\n{{"tool_calls": []}}',
     ],

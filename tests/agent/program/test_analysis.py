@@ -81,8 +81,8 @@ def test_what_an_analysis_leaves_empty_is_filled_from_the_metrics(tmp_path: Path
     [
         ("It is slow.", "no category, evidence, suggestions in the reply"),
         ("[[ ## category ## ]]\nmemory\n[[ ## completed ## ]]", "no evidence, suggestions in the reply"),
-        (analysis("memory or compute", ["e"], IDEA).content, "'memory or compute' is no category"),
-        (analysis("heat", ["e"], IDEA).content, "'heat' is no category"),
+        (analysis("memory or compute", ["e"], IDEA).content, "'memory or compute' is not a category"),
+        (analysis("heat", ["e"], IDEA).content, "'heat' is not a category"),
         (FENCED, "no category, evidence, suggestions in the reply"),
     ],
 )

@@ -201,7 +201,7 @@ def test_lines_of_the_log_are_found_and_others_are_not() -> None:
     kernel = PythonKernel.parse(SCALE_KERNEL)
     log = 'Fatal: \n  File "/x/candidate-1/kernel_3.py", line 33 in forward\n  File "/usr/lib/queue.py", line 20 in get'
     assert marked(error_context(kernel, failed("the process was killed by SIGSEGV", log))) == [FORWARD]
-    # A number that is no line of the kernel, and a line whose text is another.
+    # A number that is not a line of the kernel, and a line whose text is another.
     assert marked(error_context(kernel, failed("E: see line 7\nline 900: x\nline 33: something else"))) == []
 
 

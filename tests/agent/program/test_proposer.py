@@ -155,7 +155,7 @@ def test_a_kernel_after_prose_is_taken(run: Run, here: Stand) -> None:
         ("", "the reply contains no kernel"),
         ("see above", "the reply contains no kernel"),
         (RIGHT.replace("tilelang.cpu.language", "triton.language"), "the reply is a triton kernel for cuda"),
-        (RIGHT.replace("(x, self.weight", "(x, self.weight)"), "the reply is no valid Python: line 17: unmatched ')'"),
+        (RIGHT.replace("(x, self.weight", "(x, self.weight)"), "the reply is not valid Python: line 17: unmatched ')'"),
     ],
 )
 def test_a_submitted_kernel_that_is_none_is_reported(run: Run, here: Stand, kernel: str, reason: str) -> None:

@@ -84,8 +84,8 @@ def test_fences_in_a_docstring_end_no_block(wrapped: str) -> None:
         ("```python\nimport torch\n", "the reply ends in the middle of its code"),
         (f"```text\nplan\n```\n```python\n{SCALE_KERNEL[:-40]}", "the reply ends in the middle of its code"),
         (SCALE_KERNEL.replace("import tilelang.cpu.language as T\n", "").replace("import tilelang\n", ""), "imports"),
-        (f"```python\n{SCALE_KERNEL}\0\n```", "the reply is no valid Python"),
-        ("```python\nclass ModelNew:\n    x = " + "(" * 500 + "\n```", "the reply is no valid Python: line 2:"),
+        (f"```python\n{SCALE_KERNEL}\0\n```", "the reply is not valid Python"),
+        ("```python\nclass ModelNew:\n    x = " + "(" * 500 + "\n```", "the reply is not valid Python: line 2:"),
     ],
 )
 def test_what_holds_no_kernel_is_refused(text: str, reason: str) -> None:

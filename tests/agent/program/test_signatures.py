@@ -120,7 +120,7 @@ def test_a_file_that_is_no_program_is_refused_in_a_line(tmp_path: Path, content:
     with pytest.raises(ModelError) as caught:
         read_program(path, *CPU)
     message = str(caught.value)
-    assert "is no `program`" in message and str(path) in message
+    assert "is not a `program`" in message and str(path) in message
     assert message.endswith("; give a file that 'kernelwright agent compile' wrote")
     assert "\n" not in message
 

@@ -129,7 +129,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     (
         "tune",
         {"kernel": source(5.0), "space": SPACE, "constraints": ["BLOCK <<"]},
-        "constraint 'BLOCK <<' is no expressi",
+        "constraint 'BLOCK <<' is not an expressi",
     ),
     (
         "tune",

@@ -95,8 +95,11 @@ def _forget(records: list[Any]) -> list[Any]:
         (each(lambda record: record.update(reference="0" * 16), "run"), "`problem`"),
         (each(lambda record: record.update(sizes="os.abort()"), "run"), "is not what a run writes (ValueError"),
         (each(lambda record: record.update(before=None), "turn"), "turn 1 does not say what it began with"),
-        (each(lambda record: record.update(attempts=7), "turn"), "is no valid turn record: attempts: "),
-        (each(lambda record: record.update(evaluation={}), "trial"), "is no valid trial record: evaluation.status: "),
+        (each(lambda record: record.update(attempts=7), "turn"), "is not a valid turn record: attempts: "),
+        (
+            each(lambda record: record.update(evaluation={}), "trial"),
+            "is not a valid trial record: evaluation.status: ",
+        ),
         (_forget, "not correct, or not timed"),
     ],
 )

@@ -78,7 +78,7 @@ BROKEN: list[tuple[str, Callable[[Any], None], str]] = [
     (WORKLOADS, _drop(*INDICES), "workload.inputs: it lacks indices"),
     (WORKLOADS, _set("workload", "inputs", "index", to={"type": "random"}), "workload.inputs.index: .* no such input"),
     (WORKLOADS, _set(*INDICES, "path", to="blob/none.safetensors"), "inputs.indices.path: there is no file"),
-    (WORKLOADS, _set(*INDICES, "path", to=WORKLOADS), "inputs.indices.path: .* is no safetensors file"),
+    (WORKLOADS, _set(*INDICES, "path", to=WORKLOADS), "inputs.indices.path: .* is not a safetensors file"),
     (WORKLOADS, _set(*INDICES, "tensor_key", to="index"), "inputs.indices.tensor_key: .* has no tensor index"),
     (WORKLOADS, _set(*INDICES, to={"type": "scalar", "value": 1}), "inputs.indices: a number, and .* has a tensor"),
     (WORKLOADS, _set(*INDICES, to={"type": "custom"}), "either all are custom, or none"),

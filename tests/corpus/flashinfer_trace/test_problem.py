@@ -119,7 +119,7 @@ def test_random_inputs_have_their_dtype(tmp_path: Path, dtype: str) -> None:
         ({"reference": "n = 3\ndef run(x):\n    return x"}, "its reference assigns n"),
         ({"reference": "class Model: ...\ndef run(x):\n    return x"}, "its reference assigns Model"),
         ({"reference": "MATCHED = 0.5\ndef run(x):\n    return x"}, "its reference assigns MATCHED"),
-        ({"inputs": {"a-b": {"shape": ["n"], "dtype": "int8"}}}, "'a-b' is no Python name"),
+        ({"inputs": {"a-b": {"shape": ["n"], "dtype": "int8"}}}, "'a-b' is not a Python name"),
     ],
 )
 def test_a_definition_that_can_be_no_module_says_why(tmp_path: Path, fields: dict[str, Any], message: str) -> None:

@@ -70,7 +70,7 @@ BROKEN: list[tuple[type[Record], dict[str, Any], str]] = [
     (Definition, definition(outputs={}), "outputs: there is none"),
     (Definition, definition(outputs={"x": {"shape": ["n"], "dtype": "int8"}}), "outputs.x: an input has this name"),
     (Definition, definition(inputs={"x": {"shape": ["n"], "dtype": "float33"}}), "inputs.x.dtype"),
-    (Definition, definition(constraints=["n >"]), "constraints.0: 'n >' is no Python expression"),
+    (Definition, definition(constraints=["n >"]), "constraints.0: 'n >' is not a Python expression"),
     (Definition, definition(custom_inputs_entrypoint="make"), "reference defines no function make"),
     (Definition, definition(axes=AXES | {"m": {"type": "expr", "expression": "k + 1"}}), "no const or var axis k"),
     (

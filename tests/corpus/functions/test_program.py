@@ -18,7 +18,7 @@ def test_the_last_line_is_the_answer() -> None:
         ("1 / 0", 60, "ZeroDivisionError: division by zero"),
         ("raise SystemExit(3)", 60, "exit status 3"),
         ("pass", 60, "exit status 0"),
-        ("print('so')", 60, "its last line is no answer: 'so'"),
+        ("print('so')", 60, "its last line is not an answer: 'so'"),
         ("import time; time.sleep(60)", 0.2, "it did not end in 0.2 s"),
     ],
 )

@@ -1,4 +1,4 @@
-"""How a function is named, and what is no function."""
+"""How a function is named, and what is not a function."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_whatever_a_file_calls_so_is_named(tmp_path: Path, name: str) -> None:
 
 
 def test_modules_are_named_as_python_imports_them(tmp_path: Path) -> None:
-    """A folder within a package may lack its __init__.py; a name that is no identifier is found by its path."""
+    """A folder within a package may lack its __init__.py; a name that is not an identifier is found by its path."""
     nested = tmp_path / "pkg" / "kernels" / "norms"
     nested.mkdir(parents=True)
     for folder in (tmp_path / "pkg", nested):

@@ -94,8 +94,8 @@ def test_constants_of_two_kernels_have_names_of_their_own(tmp_path: Path) -> Non
         ("M: 4\ninputs: {x: {shape: [N]}}\n", "x uses the axis N, which is not given"),
         ("M: []\ninputs: {x: 1}\n", "the axis M has no extents"),
         ("M: four\ninputs: {x: 1}\n", "axes.M"),
-        ("- 1\n", "it is no mapping"),
-        ("a: [", "line 1 is no table of `inputs`: expected the node content"),
+        ("- 1\n", "it is not a mapping"),
+        ("a: [", "line 1 is not a table of `inputs`: expected the node content"),
         ("M: 4\ninputs: {x: {shape: [M], dtype: fp12}}\n", "there is no dtype 'fp12'; take one of float16, "),
     ],
 )

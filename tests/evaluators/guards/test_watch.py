@@ -226,7 +226,7 @@ def test_a_process_that_goes_on_is_seen(watch: Watch) -> None:
         time.sleep(0.001)
     assert rules(watch) == [("background-process", f"sleep ({process.pid})")]
     process.kill()
-    for _ in range(100):  # it is not waited for: what has ended is no process that works
+    for _ in range(100):  # it is not waited for: what has ended is not a process that works
         if not rules(watch):
             break
         time.sleep(0.01)

@@ -168,5 +168,5 @@ def test_a_file_that_is_not_kernelbenchs_is_left_alone(tmp_path: Path, text: str
 
 
 def test_only_numbered_problems_can_be_filed() -> None:
-    with pytest.raises(OptionError, match="no KernelBench problem"):
+    with pytest.raises(OptionError, match="not a KernelBench problem"):
         Sample.of(TorchProblem("mine", "mine", problem("1_19").source), 0)

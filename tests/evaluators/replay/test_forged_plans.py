@@ -36,9 +36,9 @@ def test_an_infinite_scalar_is_a_number() -> None:
     [
         ({"shape": [3, 3]}, "beyond its tensor"),
         ({"strides": [4, 1]}, "beyond its tensor"),
-        ({"shape": [2, "3"]}, "no numbers"),
-        ({"strides": [-3, 1]}, "no numbers"),
-        ({"block_shape": None}, "no numbers"),
+        ({"shape": [2, "3"]}, "not numbers"),
+        ({"strides": [-3, 1]}, "not numbers"),
+        ({"block_shape": None}, "not numbers"),
     ],
 )
 def test_a_descriptor_stays_within_its_tensor(fields: dict[str, Any], says: str) -> None:

@@ -183,7 +183,7 @@ def at(place: int, value: Any) -> Callable[[list[Any]], list[Any]]:
         (TILED, at(0, lambda given: given[3]), "somewhere else than on the stack"),
         (TILED, at(1, 13), "of elements 13"),
         (TILED, at(2, 6), "rank 6"),
-        (TILED, at(3, lambda given: given[0]), "no tensor's"),
+        (TILED, at(3, lambda given: given[0]), "not a tensor's"),
         (TILED, at(4, 257), "beyond its tensor"),
         (TILED, at(4, 0), "beyond its tensor"),
         (TILED, at(5, lambda given: given[5] + 1), "beyond its tensor"),
@@ -192,10 +192,10 @@ def at(place: int, value: Any) -> Callable[[list[Any]], list[Any]]:
         (TILED, at(8, lambda given: given[5]), "depends on an argument"),
         (TILED, at(13, 9), "with the numbers"),
         (TILED, lambda given: [*given, 0], "with the numbers"),
-        (TILED, lambda given: given[:1], "no tensor's"),
+        (TILED, lambda given: given[:1], "not a tensor's"),
         (TILED, lambda given: given[:4], "with the numbers"),
-        ("scaled_kernel", at(0, lambda given: given[1]), "no tensor's"),
-        ("scaled_kernel", at(0, lambda given: given[3]), "no tensor's"),
+        ("scaled_kernel", at(0, lambda given: given[1]), "not a tensor's"),
+        ("scaled_kernel", at(0, lambda given: given[3]), "not a tensor's"),
         ("scaled_kernel", at(1, lambda given: given[0]), "was not made"),
         ("scaled_kernel", at(5, lambda given: given[3] // given[4]), "a division"),
         ("scaled_kernel", lambda given: [*given, 1], "with 11 arguments"),
@@ -219,7 +219,7 @@ def test_pointers_are_those_of_tensors(modules: Modules) -> None:
     moved = lambda given: tirx.call_intrin("handle", "tirx.handle_add_byte_offset", given[0], 4096)  # noqa: E731
     loaded = tirx.BufferLoad(tirx.decl_buffer((4,), "int32", "kept"), [9])
     for place, value in ((0, made), (0, moved), (5, loaded), (5, tirx.call_extern("int32", "system", "true"))):
-        with pytest.raises(UnplannableCallError, match=r"no tensor's|a number of the kind"):
+        with pytest.raises(UnplannableCallError, match=r"not a tensor's|a number of the kind"):
             written(with_calls(host, "scaled_kernel", at(place, value)), device)
 
 

@@ -66,7 +66,7 @@ def test_a_full_disk_is_shown_by_a_write_of_our_own(small_disk: Path) -> None:
     (small_disk / "others").write_bytes(bytes((4 << 20) - (1 << 18)))
     cause = lacked(said, small_disk, 8.0)
     assert cause is not None and "No space left on device; make room" in cause
-    assert lacked("ValueError: no", small_disk, 8.0) is None, "a full disk is no excuse for other failures"
+    assert lacked("ValueError: no", small_disk, 8.0) is None, "a full disk is not an excuse for other failures"
 
 
 def test_a_limit_of_this_process_is_no_full_disk(tmp_path: Path) -> None:

@@ -40,13 +40,13 @@ def test_tuples_of_batch_sizes_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entry", "why"),
     [
-        ("{'M': 0, 'N': 1, 'K': 1}", "M=0 is no size"),
+        ("{'M': 0, 'N': 1, 'K': 1}", "M=0 is not a size"),
         ("{'M': 16, 'N': 1}", "K is missing"),
         ("{'M': 16, 'N': 1, 'K': 1, 'color': 3}", "unknown color"),
         ("{'M': 16, 'N': 1, 'K': 1, 'BLOCK_SIZE_M': 16}", "half a config, without BLOCK_SIZE_N"),
         ("{'M': 16, 'N': 1, 'K': 1, 'rowMajorA': 'X', 'rowMajorB': 'N'}", "layout 'XN' is not known"),
-        ("[16, 1]", "is no size"),
-        ("{'M': [], 'N': 1, 'K': 1}", "M=[] is no size"),
+        ("[16, 1]", "is not a size"),
+        ("{'M': [], 'N': 1, 'K': 1}", "M=[] is not a size"),
         ("{'M': 16, 'N': 1, 'K': 1, 'E': 8}", "unknown E"),
     ],
 )
@@ -58,7 +58,7 @@ def test_a_bad_entry_is_named_and_the_others_go_on(tmp_path: Path, entry: str, w
 
 @pytest.mark.parametrize(
     ("text", "why"),
-    [("", "is no list of sizes"), ("{", "no valid YAML"), ("- {M: -1, N: 1, K: 1}", "has no usable size")],
+    [("", "is not a list of sizes"), ("{", "not valid YAML"), ("- {M: -1, N: 1, K: 1}", "has no usable size")],
 )
 def test_a_useless_file_is_an_error(tmp_path: Path, text: str, why: str) -> None:
     with pytest.raises(OptionError, match=why):
@@ -77,7 +77,7 @@ def test_a_truth_value_is_no_size() -> None:
     [
         ("{M: 16, N: 64, K: 64}", "E is missing; give them in the file, or as `experts` and `top_k`"),
         ("{M: 16, N: 64, K: 64, E: 4, TOP_K: 5}", "TOP_K=5 experts of E=4"),
-        ("{M: 16, N: 64, K: 64, E: 0}", "E=0 is no size"),
+        ("{M: 16, N: 64, K: 64, E: 0}", "E=0 is not a size"),
     ],
 )
 def test_sizes_of_experts_name_them_or_take_the_given_ones(tmp_path: Path, entry: str, why: str) -> None:

@@ -210,7 +210,7 @@ def test_a_target_that_cannot_be_written_is_named_before_the_search(tmp_path: Pa
     shapes = [Shape(64, 64, 16)]
     with pytest.raises(OptionError, match="cannot write to"):
         store_of("kernelwright").prepare(tmp_path / "file", subject(), shapes)
-    with pytest.raises(OptionError, match=r"no YAML file; name one, such as out\.yaml"):
+    with pytest.raises(OptionError, match=r"not a YAML file; name one, such as out\.yaml"):
         store_of("tune-gemm").prepare(tmp_path / "out.txt", subject("gemm", "float16"), shapes)
 
 

@@ -38,7 +38,7 @@ def test_comments_absent_parts_and_a_later_value_are_fine(tmp_path: Path) -> Non
         ("tile_m = [64,128]", "tile_m = []", "line 10: tile_m"),
         ("tile_m = [64,128]", "tile_m = [0]", "line 10: tile_m"),
         ("tile_m = [64,128]", "tile_q = [64]", r"line 10: \[SearchSpace\] has no key tile_q; use tile_m"),
-        ("tile_m = [64,128]", "tile_m", "line 10: 'tile_m' is no entry; write key = value"),
+        ("tile_m = [64,128]", "tile_m", "line 10: 'tile_m' is not an entry; write key = value"),
         ("block_dim_z = [1]", "block_dim_z = [1, 2]", r"line 15: block_dim_z must be 1; write block_dim_z = \[1\]"),
         (
             "block_dim_y = [2]",

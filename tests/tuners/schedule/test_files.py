@@ -59,7 +59,7 @@ def test_the_text_is_a_table_to_read(tmp_path: Path) -> None:
         ({"initiation_interval": 1}, "an interval of 1 is impossible: the resources of one iteration need 2 cycles"),
         ({"initiation_interval": 0}, "an interval of 0 is impossible; use 1 or more"),
         ({"schedule": {"N0": 0, "N1": 1, "N2": 99}}, "N1 starts in cycle 1, 1 before N0 allows it"),
-        ({"schedule": {"N0": 0, "N1": 2.5, "N2": 99}}, "N1 is 2.5, which is no cycle; use a whole number"),
+        ({"schedule": {"N0": 0, "N1": 2.5, "N2": 99}}, "N1 is 2.5, which is not a cycle; use a whole number"),
         ({"tiles": {"TILE": 7, "WIDE": True}}, "the tiles TILE=7, WIDE=True are not in the space"),
         ({"schedule": 3}, "holds no schedule"),
     ],

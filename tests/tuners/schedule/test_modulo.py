@@ -96,7 +96,7 @@ def test_a_move_pulls_what_depends_on_it() -> None:
     validator = ScheduleValidator({"N0": 0, "N1": 2, "N2": 4}, 4, chain(2, 2, 1))
     assert validator.attempt_move("N0", 3) == (True, {"N0": 3, "N1": 5, "N2": 7}, "")
     assert validator.attempt_move("N2", 0)[1] == {"N0": 0, "N1": 2, "N2": 4}  # the same, one interval later
-    assert "is no operation; use N0, N1, N2" in validator.attempt_move("N9", 0)[2]
+    assert "is not an operation; use N0, N1, N2" in validator.attempt_move("N9", 0)[2]
 
 
 def test_a_move_that_has_no_place() -> None:
@@ -129,7 +129,7 @@ def test_a_move_that_needs_the_others_in_another_order() -> None:
         ({"N0": 0, "N1": 2.5}, "N1 has no whole number as its cycle"),
         ({"N0": 0, "N1": 1}, "N1 starts in cycle 1, 1 before N0 allows it"),
         ({"N0": 0}, "N1 has no cycle"),
-        ({"N0": 0, "N1": 2, "X": 1}, "X is no operation"),
+        ({"N0": 0, "N1": 2, "X": 1}, "X is not an operation"),
         ({"N0": -1, "N1": 2}, "N0 starts before cycle 0"),
     ],
 )

@@ -42,7 +42,7 @@ class Aiter(EngineFormat):
     """Further fields of every entry."""
 
     def check(self, subject: ConfigKey) -> None:
-        """Its kernels take weights as (N, K)."""
+        """Check the base's conditions, and that weights are (N, K): aiter's kernels take no others."""
         super().check(subject)
         if subject.layout != "TN":
             raise OptionError(f"`layout` {subject.layout}: aiter's kernels take weights as (N, K)", "use `layout` TN")
@@ -54,7 +54,7 @@ class Aiter(EngineFormat):
         return f"{subject.device.architecture}-GEMM-{tag}"
 
     def fixed(self, subject: ConfigKey) -> dict[str, list[Value]]:
-        """Its kernel takes a whole block of scales in a step."""
+        """Return parameters that have one value: the kernel processes a whole block of scales per step."""
         whole: dict[str, list[Value]] = {"BLOCK_SIZE_K": [128]} if subject.kernel == BLOCKSCALE else {}
         return {**super().fixed(subject), **whole}
 

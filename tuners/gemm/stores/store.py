@@ -172,7 +172,7 @@ def by_file(entries: Sequence[ConfigEntry], path_of: Callable[[Shape], Path]) ->
 
 def read_json(path: Path, plain: Collection[str] = ()) -> Document:
     """Return a JSON object of objects, `plain` keys excepted; raises `OptionError` for anything else."""
-    with data_of(path, OptionError, ANOTHER, "is no valid JSON"):
+    with data_of(path, OptionError, ANOTHER, "is not valid JSON"):
         found = json.loads(path.read_text())
     if not isinstance(found, dict) or not all(isinstance(entry, dict) or key in plain for key, entry in found.items()):
         raise OptionError(f"{path} is no object of configs by size", ANOTHER)

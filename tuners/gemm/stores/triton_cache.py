@@ -88,7 +88,7 @@ class TritonCache(EngineFormat):
         found = read_json(path)
         for key, value in found.items():
             if not {"shape", "dtype", "config", "times"} <= set(value) or missing_fields(value["config"]):
-                raise OptionError(f"{path}: {key} is no shape with a config and times", ANOTHER)
+                raise OptionError(f"{path}: {key} is not a shape with a config and times", ANOTHER)
         return found
 
     def merge(self, document: Document, subject: ConfigKey, entries: Sequence[ConfigEntry]) -> Document:

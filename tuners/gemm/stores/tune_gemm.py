@@ -25,12 +25,12 @@ class TuneGemm(EngineFormat):
     split = "SPLIT_K"
 
     def path(self, target: Path) -> Path:
-        """Return the file: the target, or a file in it if it is a folder. Raises `OptionError` if it is no YAML."""
+        """Return the file: the target, or a file in it if it is a folder. Raises `OptionError` if it is not YAML."""
         if target.suffix in (".yaml", ".yml") and not target.is_dir():
             return target
         if target.suffix and not target.is_dir():
             raise OptionError(
-                f"`output` {target} is no YAML file", f"name one, such as {target.stem}.yaml, or a folder"
+                f"`output` {target} is not a YAML file", f"name one, such as {target.stem}.yaml, or a folder"
             )
         return target / FILE
 
@@ -47,7 +47,7 @@ class TuneGemm(EngineFormat):
             raise OptionError(sizes.refused[0], ANOTHER)
         lines = [line for line in path.read_text().splitlines() if line.lstrip().startswith("- ")]
         if len(lines) != len(sizes.shapes) or len(sizes.configs) != len(lines):
-            raise OptionError(f"{path} is no tuning result: a line per size, each with a config", ANOTHER)
+            raise OptionError(f"{path} is not a tuning result: a line per size, each with a config", ANOTHER)
         found: Document = {}
         for line in lines:
             entry = _parse_line(line, path)
@@ -94,5 +94,5 @@ def _parse_line(line: str, path: Path) -> Shape:
     _ = from_fields({name: value for name, value in found.items() if name not in ("M", "N", "K")})
     layout = f"{found.get('rowMajorA', 'T')}{found.get('rowMajorB', 'N')}"
     if not all(isinstance(found[name], int) for name in ("M", "N", "K")):
-        raise OptionError(f"{path} is no tuning result: {line.strip()}", ANOTHER)
+        raise OptionError(f"{path} is not a tuning result: {line.strip()}", ANOTHER)
     return Shape(n=found["N"], k=found["K"], m=found["M"], layout=layout)
