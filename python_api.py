@@ -238,7 +238,7 @@ class Session:
 
     def __init__(self, *, device: str = "auto", sandbox: str = "auto", on_event: Emit | None = None) -> None:
         options = SessionOptions(device=device, sandbox=sandbox, on_event=on_event)  # type: ignore[arg-type]
-        choose_devices(options)
+        choose_devices(options.device)
         self._fixed: Mapping[str, Any] = {name: getattr(options, name) for name in _FIXED}
         self._on_event = on_event
         self._kept = KeptProcesses()

@@ -46,7 +46,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the metrics to this file too")
     options = parser.parse_args()
     request = ProblemOptions(device=options.device, backend=options.backend)
-    device = choose_device(request)
+    device = choose_device(request.device, request.backend)
     rows = []
     with LocalEvaluator(device, memory=cache_folder()) as evaluator:
         for name in options.kernels:

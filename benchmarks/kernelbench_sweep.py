@@ -29,7 +29,6 @@ from kernelwright.corpus import ProblemFile
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.settings import AllowTorch, Precision, Sampling, Settings
 from kernelwright.runtime.devices import choose_device
-from kernelwright.runtime.options.groups import DeviceOptions
 from problem_rows import Rows, problems_of, share_of
 
 PRECISIONS = {
@@ -86,7 +85,7 @@ def sweep(options: argparse.Namespace) -> list[dict[str, Any]]:
     precisions = options.precisions.split(",")
     if unknown := sorted(set(precisions) - PRECISIONS.keys()):
         raise OptionError(f"no precision {', '.join(unknown)}", f"there are {', '.join(PRECISIONS)}")
-    device = choose_device(DeviceOptions(device=options.device))
+    device = choose_device(options.device)
     problems = share_of(problems_of(options.dataset, options.levels), options.shard)
     rows = Rows(options.output, options.resume)
     done = {(row["id"], row["precision"]) for row in rows.rows}

@@ -39,7 +39,7 @@ TUNER = "portfolio"
 
 def main() -> None:
     options = parsed()
-    device = choose_device(ProblemOptions(device=options.device))
+    device = choose_device(options.device)
     rules = [rule for rule in RULES if not options.rules or rule.name in options.rules.split(",")]
     names = options.kernels or [file.problem for file in list_kernels(options.backend)]
     evaluator = (

@@ -21,7 +21,6 @@ from typing import Any
 import kernelwright
 from command import run_benchmark
 from kernelwright.runtime.devices import choose_device, device_label
-from kernelwright.runtime.options.groups import DeviceOptions
 
 
 def seconds(evaluate: Callable[..., Any], arguments: argparse.Namespace, **options: Any) -> float:
@@ -43,7 +42,7 @@ def main() -> None:
     parser.add_argument("--thorough", action="store_true")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    device = choose_device(DeviceOptions(device=arguments.device))
+    device = choose_device(arguments.device)
     alone: list[float] = []
     kept: list[float] = []
     with kernelwright.Session(device=device) as session:

@@ -52,7 +52,7 @@ def search(
     request: ProblemOptions, kernel: str, tuner_name: str, trials: int | None, seed: int
 ) -> tuple[Found, dict[str, Any]]:
     """One search from a cold start; what it found, and its metrics."""
-    device = choose_device(request)
+    device = choose_device(request.device, request.backend)
     task = find_job(request, kernel, device)
     start = time.perf_counter()
     adaptive = catalogue.adaptive(tuner_name)
@@ -127,7 +127,7 @@ def main() -> None:
             flush=True,
         )
     if options.json:
-        task = find_job(request, options.kernel, choose_device(request))
+        task = find_job(request, options.kernel, choose_device(request.device, request.backend))
         options.json.write_text(
             json.dumps({**described(task), "exhaustive": whole, "portfolio": runs}, indent=1) + "\n"
         )

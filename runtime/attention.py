@@ -290,7 +290,8 @@ class ScheduleOptimizer:
         if config.simulate:
             # Times at other rates cannot be compared: as if they were another device's.
             return Job(kernel, problem, CPU, str(KERNEL), where=f"simulated at {self.rates}"), CPU
-        device = choose_device(config)
+        device = choose_device(config.device)
+        config.check_device(device)
         if Target.of_device(device) is not Target.CUDA:
             raise DeviceError("schedules are measured on a GPU, and there is none", "use `simulate`")
         return Job(kernel, problem, device, str(KERNEL)), device

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import platform
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..core import DeviceError, DeviceLimits, Target, of_backend
 from ..core.environment import cores
-from ..evaluators.remote.machines import RemoteWorkers
 from ..evaluators.remote.options import CPU as CPU
 from ..evaluators.remote.options import CUDA as CUDA
-from .options.groups import DeviceOptions, ProblemOptions
+from .options.groups import Backend
 
 if TYPE_CHECKING:
     from ..tuners.gemm.device import Device
@@ -83,30 +81,10 @@ def device_of(name: str) -> Device:
     return Device(device_label(name), device_limits(name))
 
 
-def choose_device(options: DeviceOptions, remote: RemoteWorkers | None = None) -> str:
-    """Return the requested device, or the best one. Raises `DeviceError` if it does not exist."""
-    device = remote.device if remote is not None else _device_here(options)
-    options.check_device(device)
-    return device
-
-
-def choose_devices(options: DeviceOptions, remote: RemoteWorkers | None = None) -> list[str]:
-    """Return the devices of a list such as 'cuda:0,cuda:1'."""
-    if remote is not None:
-        return [choose_device(options, remote)]
-    chosen = [choose_device(replace(options, device=name.strip())) for name in options.device.split(",")]
-    if len(set(chosen)) != len(chosen):
-        raise DeviceError(f"`device` {options.device} names a device twice")
-    if len(chosen) > 1 and CPU in chosen:
-        raise DeviceError(f"`device` {options.device}: several devices must all be GPUs")
-    return chosen
-
-
-def _device_here(options: DeviceOptions) -> str:
+def choose_device(wanted: str, backend: Backend | None = None) -> str:
+    """Return the requested device; for 'auto' the best for a backend. Raises `DeviceError` if it does not exist."""
     devices = cuda_devices()
-    wanted = options.device
     if wanted == "auto":
-        backend = options.backend if isinstance(options, ProblemOptions) else None
         on_cpu = backend is not None and of_backend(backend)[1] is Target.CPU
         return CPU if not devices or on_cpu else CUDA
     if wanted == CPU:
@@ -117,3 +95,13 @@ def _device_here(options: DeviceOptions) -> str:
     if int(number or 0) >= devices:
         raise DeviceError(f"no device {wanted}: the driver shows {devices} CUDA device(s)", "use `device` cpu")
     return wanted
+
+
+def choose_devices(wanted: str, backend: Backend | None = None) -> list[str]:
+    """Return the devices of a list such as 'cuda:0,cuda:1'."""
+    chosen = [choose_device(name.strip(), backend) for name in wanted.split(",")]
+    if len(set(chosen)) != len(chosen):
+        raise DeviceError(f"`device` {wanted} names a device twice")
+    if len(chosen) > 1 and CPU in chosen:
+        raise DeviceError(f"`device` {wanted}: several devices must all be GPUs")
+    return chosen

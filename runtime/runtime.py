@@ -17,7 +17,7 @@ from ..evaluators.settings import Limits, Sampling, Settings
 from .devices import choose_device, choose_devices
 from .evaluators import Evaluators, Searcher, search_evaluator
 from .jobs import Job, find_job, find_joint_job
-from .options.groups import DeviceOptions, MachineOptions, ProblemOptions
+from .options.groups import Backend, DeviceOptions, MachineOptions, ProblemOptions
 from .options.trust import TrustOptions, settings_of
 
 OpenLocal = Callable[[], LocalEvaluator]
@@ -56,18 +56,24 @@ class Runtime:
 
     def device(self, options: DeviceOptions) -> str:
         """Return the requested device, or the best one. Raises `DeviceError` where it, or its machine, is not there."""
-        return choose_device(options, self._joined(options))
+        (device,) = self._checked(options, lambda backend: [choose_device(options.device, backend)])
+        return device
 
     def devices(self, options: DeviceOptions) -> list[str]:
         """Return the devices of a list such as 'cuda:0,cuda:1'. Raises as `device` does."""
-        return choose_devices(options, self._joined(options))
+        return self._checked(options, lambda backend: choose_devices(options.device, backend))
 
-    def _joined(self, options: DeviceOptions) -> RemoteWorkers | None:
+    def _checked(self, options: DeviceOptions, choose: Callable[[Backend | None], list[str]]) -> list[str]:
+        """Return the other machines' device, or the chosen ones; the options may refuse one."""
         wanted = options.remote if isinstance(options, MachineOptions) else None
         if wanted is not None:
             self.remote = self._stack.enter_context(RemoteWorkers(wanted))
             self.remote.check()
-        return self.remote
+        backend = options.backend if isinstance(options, ProblemOptions) else None
+        devices = choose(backend) if self.remote is None else [self.remote.device]
+        for device in devices:
+            options.check_device(device)
+        return devices
 
     def job(self, options: ProblemOptions, reference: str, device: str) -> Job:
         """Return a kernel with its problem. Every mistake is a `KernelwrightError`."""

@@ -13,7 +13,7 @@ from kernelwright.commands.optimize import Options as OptimizeOptions
 from kernelwright.commands.optimize import Result
 from kernelwright.core import Budget, Config, OptionError
 from kernelwright.core.events import RunStarted, TrialDone
-from kernelwright.runtime.devices import choose_device
+from kernelwright.runtime.runtime import Runtime
 from rich.console import Console
 
 from ..fakes import evaluation, kernel
@@ -55,4 +55,5 @@ def test_the_last_lines_say_what_is_not_clean(tmp_path: Path, said: dict[str, st
 def test_a_cpu_has_no_compute_sanitizer() -> None:
     with pytest.raises(OptionError, match="compute-sanitizer needs a GPU"):
         kernelwright.evaluate("1_19", device="cpu", sanitize=True)
-    assert choose_device(OptimizeOptions(kernel="1_19", device="cpu")) == "cpu"  # its final checks leave it out there
+    with Runtime(lambda event: None) as runtime:
+        assert runtime.device(OptimizeOptions(kernel="1_19", device="cpu")) == "cpu", "its final checks leave it out"

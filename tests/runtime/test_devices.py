@@ -12,7 +12,6 @@ from kernelwright.evaluators.multi_device import MultiDeviceEvaluator
 from kernelwright.evaluators.settings import Limits, SearchSettings, Settings
 from kernelwright.runtime import devices as choosing
 from kernelwright.runtime import evaluators as making
-from kernelwright.runtime.options.groups import DeviceOptions
 
 GPU, GPUS = ["cuda:0"], ["cuda:0", "cuda:1"]
 
@@ -69,7 +68,7 @@ def test_there_is_always_a_compiler(monkeypatch: pytest.MonkeyPatch, cores: int)
 )
 def test_devices(monkeypatch: pytest.MonkeyPatch, wanted: str, present: int, devices: list[str]) -> None:
     monkeypatch.setattr(choosing, "cuda_devices", lambda: present)
-    assert choosing.choose_devices(DeviceOptions(device=wanted)) == devices
+    assert choosing.choose_devices(wanted) == devices
 
 
 @pytest.mark.parametrize(
@@ -84,4 +83,4 @@ def test_devices(monkeypatch: pytest.MonkeyPatch, wanted: str, present: int, dev
 def test_devices_that_cannot_be(monkeypatch: pytest.MonkeyPatch, wanted: str, says: str) -> None:
     monkeypatch.setattr(choosing, "cuda_devices", lambda: 2)
     with pytest.raises(DeviceError, match=says):
-        choosing.choose_devices(DeviceOptions(device=wanted))
+        choosing.choose_devices(wanted)
