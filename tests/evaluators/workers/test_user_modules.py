@@ -20,7 +20,7 @@ from kernelwright.core.user_package import CandidateText
 from kernelwright.evaluators.workers.user_modules import CandidateModules
 
 folder = Path(sys.argv[1])
-names = {"pkg/kernels.py": "kernels", "pkg/ops.py": "ops"}
+names = {f"pkg/{name}.py": name for name in sys.argv[2].split()}
 modules = {label: [f"pkg.{name}", str(folder / "pkg" / f"{name}.py")] for label, name in names.items()}
 package = {"tops": {"pkg": str(folder / "pkg")}, "modules": modules}
 loader = CandidateModules(package)
@@ -35,12 +35,12 @@ def load(serial, parameters="", **changes):
 """
 
 
-def run(folder: Path, program: str, **files: str) -> str:
+def run(folder: Path, program: str, listed: str = "kernels ops", **files: str) -> str:
     (folder / "pkg").mkdir()
     for name, text in {**FILES, **files}.items():
         (folder / "pkg" / f"{name}.py").write_text(text)
     (folder / "work").mkdir()
-    command = [sys.executable, "-P", "-c", START + program, str(folder)]
+    command = [sys.executable, "-P", "-c", START + program, str(folder), listed]
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder / "work")
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -92,6 +92,75 @@ load(3, kernels=("x + 1", "x + 7"))
 print(sys.modules["pkg.ops"].f(2.0))
 """
     assert run(tmp_path, program, libraries=libraries, kernels=kernels).splitlines() == ["3.0 7.0", "9.0"]
+
+
+def test_an_unchanged_file_is_executed_again_only_where_it_takes_something_of_a_changed_one(tmp_path: Path) -> None:
+    """What a package changes when it is imported is its own; executed again, it would count as the candidate's."""
+    files = {
+        "sizes": "WIDTH = 2\n",
+        "switches": "import json\nfrom . import COUNT\nCOUNT.append('switches')\njson.dumps = lambda x: str(x)\n",
+        "kernels": "from . import COUNT, sizes\nfrom .switches import json\nCOUNT.append('kernels')\n\n"
+        "def g(x):\n    from . import sizes\n    return x * sizes.WIDTH\n",
+        "ops": "from .sizes import WIDTH\nfrom .kernels import g\n\ndef f(x): return g(x) + WIDTH\n",
+    }
+    program = """
+import json, pkg
+before = json.dumps
+pkg.COUNT.clear()
+print(load(1, sizes=("2", "3")).ModelNew()(1.0), pkg.COUNT, json.dumps is before)
+print(load(2, kernels=("x * ", "x - ")).ModelNew()(1.0), pkg.COUNT, json.dumps is before)
+"""
+    said = run(tmp_path, program, listed="sizes kernels switches ops", **files).splitlines()
+    assert said == ["6.0 ['kernels'] True", "1.0 ['kernels', 'kernels'] True"]
+
+
+def test_a_text_that_does_not_lead_to_the_changed_one_calls_it(tmp_path: Path) -> None:
+    files = {
+        "ops": "import pkg\n\ndef f(x):\n    return pkg.kernels.g(x)\n",
+        "__init__": "COUNT = []\nfrom . import kernels\n",
+    }
+    program = "print(load(1, kernels=('half(x) + SHIFT', 'half(x) * 10')).ModelNew()(2.0))"
+    assert run(tmp_path, program, **files) == "10.0"
+
+
+def test_a_registry_that_refuses_a_name_twice_takes_the_new_function(tmp_path: Path) -> None:
+    registry = """
+KNOWN = {}
+class Registry:
+    def __init__(self):
+        self.entries = {}
+BY_NAME = Registry()
+def register(function):
+    assert function.__name__ not in KNOWN and function not in BY_NAME.entries.values(), f"twice: {function.__name__}"
+    KNOWN[function.__name__] = BY_NAME.entries[function.__name__] = function
+    return function
+"""
+    kernels = """
+from .registry import register
+@register
+def g(x):
+    return x + 1
+def h(x):
+    return x + 2
+"""
+    other = "from . import kernels, registry\nregistry.KNOWN['h'] = kernels.h\n"
+    ops = """
+from . import other, registry
+def f(x):
+    return registry.KNOWN["g"](x), registry.BY_NAME.entries["g"](x), registry.KNOWN["h"](x)
+"""
+    program = """
+from pkg import registry
+print(load(1, kernels=("x + 1", "x + 5")).ModelNew()(2.0))
+try:
+    load(2, kernels=("def h", "raise ValueError\\ndef h"))
+except ValueError:
+    print(registry.KNOWN["g"](2.0), registry.KNOWN["h"](2.0))
+print(load(3, kernels=("x + 2", "x + 7")).ModelNew()(2.0))
+print(load(4).ModelNew()(2.0))
+"""
+    said = run(tmp_path, program, registry=registry, kernels=kernels, other=other, ops=ops).splitlines()
+    assert said == ["(7.0, 7.0, 4.0)", "3.0 4.0", "(3.0, 3.0, 9.0)", "(3.0, 3.0, 4.0)"]
 
 
 def test_lines_are_those_of_the_users_file_and_compilers_find_the_text(tmp_path: Path) -> None:
