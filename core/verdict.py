@@ -76,6 +76,8 @@ class Correctness(BaseModel):
     """The same for the reference in its own precision."""
     beside_start: str = ""
     """Remark on errors of a user's function beyond the tolerance, which are about those that it had as it stood."""
+    torch_as_start: str = ""
+    """Remark on work that torch does for a user's function beyond the limits, and no more than it did as it stood."""
     trivial_outputs: tuple[str, ...] = Field(default=(), validation_alias=AliasChoices("trivial_outputs", "nulls"))
     """Trivial outputs that would pass every comparison, so that passing proves little: 'zeros', 'mean', 'input 0'."""
     deterministic: bool | None = None

@@ -162,7 +162,8 @@ def describe_evaluation(verdict: Result, evaluation: Evaluation) -> str:
     if evaluation.correctness:
         checked = evaluation.correctness
         text += f", largest error {checked.own_error:.2g} in {checked.checks} check{'s' if checked.checks != 1 else ''}"
-        remarks = checked.beside_start, checked.less_exact, checked.special_values, checked.other_strides
+        remarks = [checked.beside_start, checked.torch_as_start, checked.less_exact]
+        remarks += [checked.special_values, checked.other_strides]
         text += "".join(f"\nremark: {escape(remark)}" for remark in remarks if remark)
     if evaluation.replay is not None and evaluation.replay.depends_on:
         text += f"\nremark: {escape(evaluation.replay.depends_on)}"

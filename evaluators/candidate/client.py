@@ -9,6 +9,7 @@ from typing import Any
 from ...core import Config, Correctness, Kernel, Status
 from ...core.source_text import without_separators
 from ..correctness.start_errors import DRAWS
+from ..guards.torch_share import Operator
 from ..reference.client import ReferenceClient
 from ..replay.saved import read_plan
 from ..replay.values import UnplannableCallError
@@ -247,6 +248,16 @@ class CandidateClient(ExchangingProcess):
             if learn:
                 reference_client.call("learn_start", outputs=ran.described(), **request)
         return changed
+
+    def count_start(self, reference_client: ReferenceClient, seed: int, integers: int | None) -> list[Operator]:
+        """Return the torch operators of a call of this kernel, a user's function as it stands, on inputs of a seed.
+
+        They have the integers of another seed, if it is given. Raises `CandidateError`.
+        """
+        serial, _ = self._load(Config(), keep=False)
+        self.hand_weights(reference_client, serial, seed, self._limits.call_s)
+        request = {"serial": serial, "seed": seed, "integers": integers}
+        return self.ask(OperatorsResponse, self._limits.compile_s, "operators", **request).operators
 
     def difference(self, reference_client: ReferenceClient, checked: VerifiedConfig, distribution: str) -> str:
         """Return how the result differs from the reference's for such inputs; empty if it does not.

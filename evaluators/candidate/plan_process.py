@@ -14,6 +14,7 @@ from typing import Protocol
 from ...core import Status
 from ...core.text import first_line
 from ..guards.measured_share import TorchOperator
+from ..guards.torch_share import Operator
 from ..replay.constants import MAX_CONSTANT_BYTES
 from ..replay.saved import TOO_LARGE, call_bytes, constant_bytes, packing_bytes
 from ..sandbox.untrusted_files import read_untrusted_file
@@ -21,7 +22,7 @@ from ..settings import Limits
 from ..workers.channel import Message
 from ..workers.client import Worker
 from .process import CandidateProcess
-from .responses import BatchOutputs, BatchResponse, HeldSteps, LoadedPlan, PreparedBatch, Response
+from .responses import BatchOutputs, BatchResponse, HeldSteps, LoadedPlan, PreparedBatch, Response, StepsResponse
 from .verified import CandidateError, RecordedPlan
 
 _SUBJECT = "the process that replayed its launches"
@@ -110,6 +111,10 @@ class PlanProcess(CandidateProcess):
     def hold_steps(self) -> list[TorchOperator]:
         """Make the call that is prepared; return its torch operators, which are kept for `time_steps`."""
         return self.ask(HeldSteps, self._limits.call_s, "hold_steps").steps
+
+    def count_steps(self) -> list[Operator]:
+        """Return what torch's operators do in the call that is prepared."""
+        return self.ask(StepsResponse, self._limits.call_s, "count_steps").operators
 
     def time_steps(self) -> tuple[BatchResponse, float]:
         """Repeat each of the kept operators, after one on a single element; return the answer, and the milliseconds

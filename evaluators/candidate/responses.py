@@ -142,6 +142,12 @@ class HeldSteps(Response):
     steps: list[TorchOperator]
 
 
+class StepsResponse(Response):
+    """The work of the torch operators of one call."""
+
+    operators: list[Operator]
+
+
 class ProfileResponse(Response):
     """The kernels and copies that ran on the device in one call."""
 

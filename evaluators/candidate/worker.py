@@ -222,9 +222,10 @@ class CandidateWorker:
         described, self._shared = tensor_ipc.publish_outputs(self._last[serial], Path(outputs), share)
         return {"outputs": described}
 
-    def operators(self, serial: int, seed: int) -> Message:
-        """Return one call's torch operators, and its own kernels' launches."""
-        call = self._call(serial, seed)
+    def operators(self, serial: int, seed: int, integers: int | None = None) -> Message:
+        """Return one call's torch operators, and its own kernels' launches; perhaps with integers of another seed."""
+        with self.problem.holding(integers):
+            call = self._call(serial, seed)
         # The best of several: on a busy machine any call may wait for the processor.
         counted = min(
             (self._counted(call, self._launches) for _ in range(COUNTED)), key=lambda counts: counts["call_ms"]

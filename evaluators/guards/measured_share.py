@@ -7,7 +7,7 @@ work. So unknown operators count, too.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
@@ -53,6 +53,13 @@ class MeasuredShare(BaseModel):
     steps_ms: tuple[float, ...] = ()
     """Time of each step beyond that of an operator on a single element."""
     call_ms: float = 0.0
+
+    def without(self, families: Collection[str]) -> MeasuredShare:
+        """Return the same with the steps of some families left out of torch's share."""
+        kept = [(s, ms) for s, ms in zip(self.steps, self.steps_ms, strict=True) if s.family not in families]
+        return MeasuredShare(
+            steps=tuple(s for s, _ in kept), steps_ms=tuple(ms for _, ms in kept), call_ms=self.call_ms
+        )
 
     def shares(self) -> Mapping[str, float]:
         """Return the share of the call's time by family."""

@@ -7,7 +7,7 @@ process, with the operators that the reference dispatches for the same inputs.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -28,6 +28,8 @@ SMALL_BYTES = 4096
 """Families that move at most this many bytes are glue, so that tiny workloads do not decide."""
 READABLE_BYTES = 4096
 """Reading this many bytes back into Python is a matter of sizes and flags, not of the work."""
+START_MARGIN = 1.1
+"""By how much torch's work in a candidate may exceed what it does in the user's function as it stands."""
 _RATE = 10.0
 _HALF_RATE = 100.0
 """Operations of a matrix product, by operand size in bytes, in the time in which one byte moves: typical of
@@ -153,6 +155,25 @@ def _beyond_glue(candidate: Sequence[Operator], reference: Sequence[Operator], e
             "it stands for the kernel's own; write it in the kernel, or allow it with --allow-torch all",
         )
     return None
+
+
+def families_of_start(candidate: Sequence[Operator], start: Sequence[Operator]) -> frozenset[str]:
+    """Return the families of operators in which torch does no more for a candidate than in the user's function as it
+    stands: these are no attempt to let torch do the work. Both are counted on the same inputs."""
+    estimate = _Estimate()
+    theirs, moved = estimate.families(start), estimate.families(candidate)
+    return frozenset(family for family, time in moved.items() if time <= START_MARGIN * theirs.get(family, 0.0))
+
+
+def said_of_start(candidate: Sequence[Operator], families: Collection[str], taken: str = "") -> str:
+    """Return what a report says of torch's work in families that were allowed by the start."""
+    own = [item for item in candidate if item.family in families and item.kind in (COMPUTE, LAYOUT)]
+    names = ", ".join(sorted({item.name for item in own}))
+    moved = sum(item.bytes for item in own) / 1e6
+    return (
+        f"torch does more than glue ({names}: {moved:.3g} MB{taken} of a call), and no more than in the function as it "
+        "stands"
+    )
 
 
 def reference_shares(reference: Sequence[Operator]) -> tuple[dict[str, float], set[str]]:

@@ -15,6 +15,7 @@ from ..candidate.client import CandidateClient
 from ..candidate.verified import CandidateError
 from ..compilation.pool import CompileResult
 from ..correctness.alternate_shapes import alternate_sizes
+from ..guards.torch_share import Operator
 from ..languages.base import support_of
 from ..reference.client import ReferenceClient, ReferenceLostError
 from ..settings import Settings
@@ -70,23 +71,31 @@ class CandidateRunner:
         reference_client.described_gpu = self._settings.described_gpu
         if problem.package is not None:
             reference_client.run_start = partial(self._run_start, reference_client, kernel)
+            reference_client.count_start = partial(self._count_start, reference_client, kernel)
         return reference_client
 
     def _run_start(
         self, reference_client: ReferenceClient, kernel: Kernel, distribution: str | None, learn: bool
     ) -> Sequence[int]:
-        """Run the unmodified user function, if it runs; see `CandidateClient.run_start`."""
+        """Run the user's function as it is, if it runs; see `CandidateClient.run_start`."""
+        with contextlib.closing(self._start(reference_client, kernel)) as client, contextlib.suppress(CandidateError):
+            return client.run_start(reference_client, distribution, learn)
+        return []
+
+    def _count_start(
+        self, reference_client: ReferenceClient, kernel: Kernel, seed: int, integers: int | None
+    ) -> Sequence[Operator]:
+        """Count torch's operators in the user's function as it stands, if it runs."""
+        with contextlib.closing(self._start(reference_client, kernel)) as client, contextlib.suppress(CandidateError):
+            return client.count_start(reference_client, seed, integers)
+        return []
+
+    def _start(self, reference_client: ReferenceClient, kernel: Kernel) -> CandidateClient:
         problem = reference_client.problem
         assert problem.package is not None
         start = PythonKernel(kernel.language, kernel.target, problem.package.source, problem.name)
         new_worker = self.processes.candidate(problem, described_gpu=self._settings.described_gpu)
-        client = CandidateClient(start, self._settings.limits, new_worker)
-        try:
-            return client.run_start(reference_client, distribution, learn)
-        except CandidateError:
-            return []
-        finally:
-            client.close()
+        return CandidateClient(start, self._settings.limits, new_worker)
 
     def exclusive(self, reference_client: ReferenceClient) -> contextlib.AbstractContextManager[None]:
         """Return what has the device alone."""

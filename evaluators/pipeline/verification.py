@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...core import Config, Correctness, KernelProfile, Replay, SecondWorkload, Status, Target
+from ...core import Config, Correctness, KernelProfile, Rejection, Replay, SecondWorkload, Status, Target
 from ...core.text import first_line
 from ..candidate.replayer import Replayer
 from ..candidate.verified import CandidateError, CheckPlan, RecordedPlan, VerifiedConfig, rejected
@@ -14,8 +14,9 @@ from ..compilation.pool import VERDICTS, CompileResult
 from ..correctness.alternate_shapes import alternate_sizes
 from ..correctness.distributions import OTHER_STRIDES, SPECIAL
 from ..guards.own_kernels import own_names, proof_violation, python_violation
-from ..guards.torch_share import Operator, torch_violation
+from ..guards.torch_share import Operator, said_of_start, torch_violation
 from ..languages.base import support_of
+from ..settings import AllowTorch
 from ..timing.hidden_work import IdleDevice
 from ..workers.channel import Message
 from .evaluation_context import EvaluationContext
@@ -96,6 +97,8 @@ class Verification(EvaluationContext):
             reference = [Operator.model_validate(item) for item in self.reference_client.counted["details"]]
             allow = self.settings.allow_torch
             broken = torch_violation(found.operators, reference, allow)
+            if broken is not None and allow is AllowTorch.GLUE:
+                broken = self._beyond_start(checked, found.operators, reference)
             if self.reference_client.has_outputs:
                 self.require_launches(found.launches)
                 broken = broken or proof_violation(None, found.launches, allow)
@@ -103,6 +106,18 @@ class Verification(EvaluationContext):
                 broken = broken or python_violation(found.call_ms, found.own_ms, allow)
             if broken is not None:
                 raise rejected(broken)
+
+    def _beyond_start(
+        self, checked: VerifiedConfig, operators: Sequence[Operator], reference: Sequence[Operator]
+    ) -> Rejection | None:
+        """Return the rule that torch's work breaks beyond what it does in the user's function as it stands."""
+        families = self.reference_client.torch_of_start(operators, checked.correctness.seeds[0])
+        others = [item for item in operators if item.family not in families]
+        broken = torch_violation(others, reference, AllowTorch.GLUE)
+        if broken is None:
+            remark = {"torch_as_start": said_of_start(operators, families)}
+            checked.correctness = checked.correctness.model_copy(update=remark)
+        return broken
 
     def replay(self, checked: VerifiedConfig, plan: CheckPlan) -> Sequence[RecordedPlan]:
         """Make the launch plan, and have it replayed; `checked.replay` says whether it can be.

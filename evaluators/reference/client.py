@@ -16,6 +16,7 @@ from ...core.generated_code import GeneratedCode
 from ...core.operator_graph import OperatorGraph
 from ...core.problem import TOLERANCES
 from ..guards.read_integers import SETS
+from ..guards.torch_share import Operator, families_of_start
 from ..settings import Convolutions
 from ..timing.hidden_work import IdleDevice
 from ..workers.channel import Message
@@ -56,8 +57,12 @@ class ReferenceClient:
         self.run_start: Callable[[str | None, bool], Sequence[int]] | None = None
         """Runs a user's function as it stands on inputs of a distribution, and returns the inputs that it writes to;
         lets this worker learn its errors, if it is asked to."""
+        self.count_start: Callable[[int, int | None], Sequence[Operator]] | None = None
+        """Returns the torch operators of a call of a user's function as it stands, on inputs of a seed, perhaps with
+        the integers of another."""
         self._measured: set[str | None] = set()
         self._start_writes: frozenset[int] | None = None
+        self._start_operators: dict[int | None, Sequence[Operator]] = {}
         self._held: int | None = None
         self.notes: dict[str, str] = {}
         """Further entries of the environment: how this machine evaluates."""
@@ -179,6 +184,15 @@ class ReferenceClient:
         if self._start_writes is None:
             self._start_writes = frozenset(self.run_start(None, False))
         return [number for number in found if number not in self._start_writes]
+
+    def torch_of_start(self, candidate: Sequence[Operator], seed: int, integers: int | None = None) -> frozenset[str]:
+        """Return the families of operators in which torch does no more for a candidate than in a user's function as it
+        stands, by counting both; `seed` is that of the candidate's inputs, `integers` that of those that are held."""
+        if self.count_start is None:
+            return frozenset()
+        if integers not in self._start_operators:
+            self._start_operators[integers] = tuple(self.count_start(seed, integers))
+        return families_of_start(candidate, self._start_operators[integers])
 
     def _ask(self, seconds: float, op: str, **arguments: Any) -> Message:
         if self._moved:

@@ -18,6 +18,7 @@ from typing import Any
 
 from ..correctness.inputs import Buffers
 from ..correctness.side_effects import SideEffects
+from ..guards.torch_share import operators_of
 from ..languages.base import imported_supports
 from ..reference.arithmetic import Arithmetic
 from ..timing.clock import Clock
@@ -39,7 +40,8 @@ from .walled_inputs import WalledHandovers, WalledInputs
 from .walls import Walls
 
 _REQUESTS = (
-    "load_plan", "prepare", "prepare_packing", "go", "outputs", "repeat", "hold_steps", "time_steps", "release",
+    "load_plan", "prepare", "prepare_packing", "go", "outputs", "repeat", "hold_steps", "count_steps", "time_steps",
+    "release",
 )  # fmt: skip
 
 
@@ -279,6 +281,11 @@ class ReplayWorker:
             kind, family = kind_and_family(name)
             steps.append({"name": name, "kind": kind, "family": family})
         return {"steps": steps}
+
+    def count_steps(self) -> Message:
+        """Hold the operators, repeat each once, and return what they do as `guards.torch_share.Operator`."""
+        self.hold_steps()
+        return {"operators": operators_of(lambda: [call() for _, call in self._steps])}
 
     def time_steps(self) -> Message:
         """Repeat each of the held operators once; the first time is that of an operator on a single element."""
