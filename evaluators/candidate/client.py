@@ -230,21 +230,25 @@ class CandidateClient(ExchangingProcess):
         """Let the worker free what it can draw again, where that is large. Raises `CandidateError`."""
         self.ask(Response, self._limits.call_s, "release")
 
-    def run_start(self, reference_client: ReferenceClient, distribution: str | None, learn: bool) -> list[int]:
+    def run_start(
+        self, reference_client: ReferenceClient, distribution: str | None, learn: bool, seed: int | None
+    ) -> list[int]:
         """Run this kernel, a user's function as it stands; return the inputs that it writes to.
 
-        Lets the reference worker `learn` its errors. Raises `CandidateError`.
+        Lets the reference worker `learn` its errors, on inputs of a seed as well. Raises `CandidateError`.
         """
         serial, _ = self._load(Config(), keep=False)
         changed: list[int] = []
-        for seed in range(1, (DRAWS if learn else 1) + 1):
+        written = reference_client.effects["changed"]
+        seeds = [*range(1, (DRAWS if learn else 1) + 1), *([] if seed is None else [seed])]
+        for seed in seeds:
             self.hand_weights(reference_client, serial, seed, self._limits.call_s, distribution)
             ran = self.hand_over(
                 "run", RunResponse, self._limits.compile_s, serial=serial, seed=seed, distribution=distribution,
-                written=[],
+                written=written,
             )  # fmt: skip
             changed += ran.changed
-            request = {"seed": seed, "path": str(self.outputs), "distribution": distribution}
+            request = {"seed": seed, "path": str(self.outputs), "distribution": distribution, "written": written}
             if learn:
                 reference_client.call("learn_start", outputs=ran.described(), **request)
         return changed

@@ -22,9 +22,21 @@ DRAWS = 3
 """Seeds on which the start's errors are measured; the largest count."""
 WIDEST = 32.0
 """The start's largest error may be this multiple of the tolerance: TF32 has 16 times that of fp32."""
+WIDEST_ROUNDED = 0.01
+"""The start's share of whole numbers of eight bits that are one more or one less than the reference's: both round, and
+few results lie so near to a half that it matters how they were computed."""
 WIDEST_RMS = {"float64": 1e-9, "float32": 4e-4, "float16": 4e-3, "bfloat16": 3.2e-2}
 """The start's root mean square error may be this share of the result: in fp32 that of TF32, else twice what the order
 of a sum does."""
+
+
+ROUNDED = ("int8", "uint8")
+"""Types of whole numbers that quantization rounds to."""
+
+
+def is_rounded(tensor: Any) -> bool:
+    """Return whether a tensor has one of the types that quantization rounds to."""
+    return str(tensor.dtype).removeprefix("torch.") in ROUNDED
 
 
 @dataclass(frozen=True)
@@ -36,6 +48,12 @@ class Errors:
     largest: float
     """Relative to the root mean square of the output, or of the row where rows differ in size, and the value together:
     as a tolerance counts that is absolute and relative."""
+
+    @classmethod
+    def of_rounded(cls, expected: Any, actual: Any) -> Errors:
+        """Measure whole numbers: the share of those that differ, and the largest difference."""
+        error = (actual.int() - expected.int()).abs()
+        return cls(float((error > 0).double().mean()), float(error.max())) if error.numel() else cls(0.0, 0.0)
 
     def within(self, root_mean_square: float, largest: float) -> bool:
         """Return whether both are at most as large; False where one is NaN."""
@@ -64,6 +82,7 @@ class StartErrors:
     _known: dict[tuple[str | None, int], Errors] = field(default_factory=dict)
     used: Errors | None = None
     """The start's errors by which the last output was accepted."""
+    _used_rounded: bool = False
 
     def learn(self, distribution: str | None, number: int, errors: Errors) -> None:
         """Remember the errors of one call; the largest count."""
@@ -76,6 +95,9 @@ class StartErrors:
         """What a report says of a result that was accepted by the start's errors; empty where none was."""
         if self.used is None:
             return ""
+        if self._used_rounded:
+            share = self.used.root_mean_square
+            return f"whole numbers differ by one from the reference's, as {share:.1%} do of the function as it stands"
         return (
             f"beyond the tolerance, and within {TIMES_START:g} times the errors of the function as it stands: its "
             f"largest error against fp64 is {self.used.largest:.1e} of the result"
@@ -95,11 +117,16 @@ class StartErrors:
     def excuse(self, distribution: str | None, number: int, errors: Errors, tolerance: Tolerance, dtype: str) -> bool:
         """Return whether a candidate may have these errors, since the start has such."""
         known = self._known.get((distribution, number))
-        if known is None or not known.within(WIDEST_RMS.get(dtype, 0.0), WIDEST * tolerance.tightest):
+        if known is None:
+            return False
+        if dtype in ROUNDED:
+            if not known.within(WIDEST_ROUNDED, 1.0):
+                return False
+        elif not known.within(WIDEST_RMS.get(dtype, 0.0), WIDEST * tolerance.tightest):
             return False
         if not errors.within(TIMES_START * known.root_mean_square, TIMES_START * known.largest):
             return False
-        self.used = known
+        self.used, self._used_rounded = known, dtype in ROUNDED
         return True
 
 

@@ -75,11 +75,16 @@ class CandidateRunner:
         return reference_client
 
     def _run_start(
-        self, reference_client: ReferenceClient, kernel: Kernel, distribution: str | None, learn: bool
+        self,
+        reference_client: ReferenceClient,
+        kernel: Kernel,
+        distribution: str | None,
+        learn: bool,
+        seed: int | None,
     ) -> Sequence[int]:
         """Run the user's function as it is, if it runs; see `CandidateClient.run_start`."""
         with contextlib.closing(self._start(reference_client, kernel)) as client, contextlib.suppress(CandidateError):
-            return client.run_start(reference_client, distribution, learn)
+            return client.run_start(reference_client, distribution, learn, seed)
         return []
 
     def _count_start(

@@ -82,14 +82,15 @@ class CheckRequests:
             return failed(Status.WRONG_VALUE, different)
         expected = outputs_of(wanted)
         inputs = [reference.inputs[number] for number in written]
+        if reference.changes_inputs:  # what is compared with fp64 begins with what the call began with
+            reference.prepare(seed, distribution, variant)
         self._comparison.exactness.learn(fp32, expected, distribution)
         same, self._comparison.start.used = _same_memory(expected, inputs), None
         allowed = replace(self._comparison.allowed(distribution), same=same)
         verdict = compare([*expected, *inputs], outputs, self._outputs(path, keep_open), allowed, written)
         if verdict["status"] == Status.WRONG_VALUE:
-            reference.prepare(seed, distribution, variant)  # the reference may have changed them
             learned = distribution is None and self._comparison.learn_rounding(fp32 or expected)
-            if learned or reference.changes_inputs:
+            if learned:
                 allowed = replace(self._comparison.allowed(distribution), same=same)
                 verdict = compare([*expected, *inputs], outputs, self._outputs(path, keep_open), allowed, written)
         actual = verdict.pop("actual", [])[: len(expected)]
@@ -102,7 +103,6 @@ class CheckRequests:
         ):
             verdict["message"] = f"returned {trivial}: {verdict['message']}"
         if verdict["status"] == Status.OK:
-            reference.prepare(seed, distribution, variant)  # the reference may have changed them
             verdict["beside_start"] = self._comparison.start.said
             verdict |= self._comparison.further_verdict(
                 reference.inputs, expected, actual, fp32, allowed, distribution, precise
@@ -152,12 +152,15 @@ class CheckRequests:
                 break
         return verdict
 
-    def learn_start(self, seed: int, path: str, outputs: list[Message], distribution: str | None = None) -> Message:
-        """Measure the errors of what a user's function as it stands returned for these inputs, where it has the
-        reference's form."""
+    def learn_start(
+        self, seed: int, path: str, outputs: list[Message], written: list[int], distribution: str | None = None
+    ) -> Message:
+        """Measure the errors of what a user's function as it stands returned for these inputs, and of the inputs that
+        the reference writes to behind that, where it has the reference's form."""
         reference = self._reference
         reference.prepare(seed, distribution)
         expected = reference.outputs(reference.inputs)
+        expected += [reference.inputs[number] for number in written]
         reader, actual = self._outputs(path, False), []
         for wanted, got in zip(expected, outputs, strict=False):
             if (list(wanted.shape), dtype_name(wanted)) != (got["shape"], got["dtype"]) or not got["stored"]:

@@ -54,9 +54,9 @@ class ReferenceClient:
         self._integer_sets: tuple[int, ...] = ()
         self.described_gpu = ""
         """The GPU of which launchers are told that an interpreter runs on a CPU."""
-        self.run_start: Callable[[str | None, bool], Sequence[int]] | None = None
+        self.run_start: Callable[[str | None, bool, int | None], Sequence[int]] | None = None
         """Runs a user's function as it stands on inputs of a distribution, and returns the inputs that it writes to;
-        lets this worker learn its errors, if it is asked to."""
+        lets this worker learn its errors, if it is asked to, on inputs of a seed as well."""
         self.count_start: Callable[[int, int | None], Sequence[Operator]] | None = None
         """Returns the torch operators of a call of a user's function as it stands, on inputs of a seed, perhaps with
         the integers of another."""
@@ -169,7 +169,7 @@ class ReferenceClient:
         held, self._held = self._held, None
         if held is not None:
             self.call("hold_integers", integers=None)
-        self.run_start(distribution, True)
+        self.run_start(distribution, True, arguments.get("seed"))
         if held is not None:
             self.call("hold_integers", integers=held)
         self._held = held
@@ -182,7 +182,7 @@ class ReferenceClient:
         if not found or name != "changed" or self.run_start is None:
             return found
         if self._start_writes is None:
-            self._start_writes = frozenset(self.run_start(None, False))
+            self._start_writes = frozenset(self.run_start(None, False, None))
         return [number for number in found if number not in self._start_writes]
 
     def torch_of_start(self, candidate: Sequence[Operator], seed: int, integers: int | None = None) -> frozenset[str]:

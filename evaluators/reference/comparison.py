@@ -16,7 +16,7 @@ from ..correctness.errors import as_real
 from ..correctness.fp64 import FLOOR, NARROW, NARROW_BYTES, TIMES_TORCH, Fp64Comparison, copied, in_fp64
 from ..correctness.mixed_rows import MIXED, main_input
 from ..correctness.row_limits import ReferenceRuns, Run, compare_rows
-from ..correctness.start_errors import Errors, StartErrors
+from ..correctness.start_errors import Errors, StartErrors, is_rounded
 from ..correctness.trivial_outputs import TrivialOutput, passing_trivial_outputs
 from ..workers.channel import Message
 from .arithmetic import STRICT
@@ -44,6 +44,7 @@ class Comparison:
             unbounded=distribution not in (None, OTHER_STRIDES),
             any_order=reference.options.get("package") is not None,
             forgiven=partial(self._forgiven, distribution, on),
+            excused=partial(self._excused, distribution, on),
             rows=partial(self._by_rows, distribution, on) if distribution in MIXED else None,
         )
 
@@ -124,15 +125,17 @@ class Comparison:
     def learn_start(
         self, distribution: str | None, inputs: Sequence[Any], expected: Sequence[Any], actual: Sequence[Any]
     ) -> None:
-        """Remember the errors of what the unmodified user function returned for these inputs."""
+        """Remember the errors of what the unmodified user function returned for these inputs, and wrote to them."""
         for number, (nominal, got) in enumerate(zip(expected, actual, strict=True)):
-            if nominal.is_floating_point():
+            if nominal.is_floating_point() or is_rounded(nominal):
                 self.start.learn(distribution, number, self._errors(distribution, inputs, number, nominal, got))
 
     def _excused(
         self, distribution: str | None, inputs: Sequence[Any], number: int, expected: Any, actual: Any
     ) -> bool:
         """Return whether the start has such errors as well."""
+        if not self.start.known(distribution):
+            return False
         dtype = dtype_name(expected)
         tolerance = self._reference.tolerances.get(dtype, EXACT)
         errors = self._errors(distribution, inputs, number, expected, actual)
@@ -141,11 +144,14 @@ class Comparison:
     def _errors(
         self, distribution: str | None, inputs: Sequence[Any], number: int, expected: Any, actual: Any
     ) -> Errors:
-        """Return the errors of an output against fp64, or against the reference where it has no result in fp64."""
-        exact = expected
-        with contextlib.suppress(RuntimeError, TypeError, MemoryError):
+        """Return the errors of an output against fp64, or against the reference where it has no result in fp64, as it
+        has none of an input that it writes to."""
+        if is_rounded(expected):
+            return Errors.of_rounded(expected, actual)
+        exact, axes = expected, None
+        with contextlib.suppress(RuntimeError, TypeError, MemoryError, IndexError):
             exact = as_real(in_fp64(self._reference.model)(inputs)[number])
-        axes = inputs[main_input(inputs)].dim() if distribution in MIXED else None
+            axes = inputs[main_input(inputs)].dim() if distribution in MIXED else None
         return Errors.of(exact, as_real(actual), axes)
 
     def _by_rows(
@@ -173,10 +179,7 @@ class Comparison:
         """Return an output with the expected values where rounding decides the result, or where the start of a user's
         function has such errors as well."""
         left = self._settled(distribution, inputs, number, expected, actual)
-        if self.start.known(distribution) and expected.is_floating_point():
-            excused = self._excused(distribution, inputs, number, expected, actual)
-            return expected if excused else left
-        return left
+        return expected if self._excused(distribution, inputs, number, expected, actual) else left
 
     def _settled(self, distribution: str | None, inputs: Sequence[Any], number: int, expected: Any, actual: Any) -> Any:
         reference, dtype = self._reference, dtype_name(expected)
