@@ -73,6 +73,10 @@ def packed_into_inputs(seed, rows=8192, dim=11008):
     return [torch.empty(rows, dim, dtype=HALF), torch.randn(rows, 2 * dim, dtype=HALF)]
 
 
+def packed_float_into_inputs(seed, rows=8192, dim=11008):
+    return [torch.empty(rows, dim), torch.randn(rows, 2 * dim)]
+
+
 def clipped_silu_mul_into(out, x, limit):
     gate, up = x.float().chunk(2, -1)
     out.copy_(functional.silu(gate).clamp(max=limit) * up.clamp(-limit, limit))

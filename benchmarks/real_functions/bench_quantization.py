@@ -46,7 +46,7 @@ def fp8_groups(x, group):
 
 
 def int8_static(out, x, scale):
-    out.copy_(torch.round(x.float() / scale).clamp(-128, 127))
+    out.copy_((x.float() * (1 / scale)).clamp(-128, 127))
 
 
 def int8_static_inputs(seed, rows=8192, dim=4096):
@@ -116,8 +116,10 @@ def int8_codes_float_inputs(seed, numbers=16777216, block=64):
 def int8_codes_search(x, code, block):
     groups = x.view(-1, block)
     absmax = groups.abs().amax(-1)
-    middles = (code[1:] + code[:-1]) / 2
-    return torch.bucketize(groups / absmax[:, None], middles).to(torch.uint8).view(x.shape), absmax
+    scaled = groups / absmax[:, None]
+    upper = torch.bucketize(scaled, code).clamp(1, len(code) - 1)
+    is_lower = (scaled - code[upper - 1]).abs() <= (scaled - code[upper]).abs()
+    return (upper - is_lower.int()).to(torch.uint8).view(x.shape), absmax
 
 
 def int8_codes_search_inputs(seed, numbers=16777216, block=256):

@@ -129,8 +129,7 @@ def convolved_inputs(seed, batch=8, time=2048, dim=2048):
 def convolution_updated(x, state, weight, bias, activation):
     window = torch.cat([state, x[..., None]], -1)
     state.copy_(window[..., 1:])
-    x.copy_(functional.silu((window.float() * weight.float()).sum(-1) + bias.float()))
-    return x
+    return functional.silu((window.float() * weight.float()).sum(-1) + bias.float()).to(x.dtype)
 
 
 def convolution_updated_inputs(seed, batch=256, dim=8192, width=4):

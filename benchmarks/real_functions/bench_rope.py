@@ -69,7 +69,7 @@ def cached_inputs(seed, tokens=8192, heads=32, kv_heads=8, dim=128, length=4096)
 
 def sections(q, k, cos, sin, parts, head, rotary, interleaved, neox):
     cos, sin = (torch.cat([x[i] for i, x in enumerate(t.split(parts, -1))], -1)[:, None].float() for t in (cos, sin))
-    return tuple(rotated(x.unflatten(-1, (-1, head)), cos, sin).flatten(-2) for x in (q, k))
+    return tuple(x.copy_(rotated(x.unflatten(-1, (-1, head)), cos, sin).flatten(-2)) for x in (q, k))
 
 
 def sections_inputs(seed, tokens=8192, heads=28, kv_heads=4, dim=128):

@@ -67,7 +67,8 @@ class ExchangingProcess(CandidateProcess):
         shared = reference_client.call(
             "state", seed=seed, path=path, share=self._share_weights, distribution=distribution
         )["shared"]
-        loaded = self.ask(WeightsResponse, seconds, "weights", serial=serial, path=path, shared=shared)
+        written = reference_client.effects["changed"]
+        loaded = self.ask(WeightsResponse, seconds, "weights", serial=serial, path=path, shared=shared, written=written)
         if shared is not None and not loaded.read:
             self._share_weights = False
             self.hand_weights(reference_client, serial, seed, seconds, distribution)

@@ -30,7 +30,7 @@ from ..workers.channel import Channel, Message
 from ..workers.memory import keep_freed_memory, release_cache
 from ..workers.modules import ProblemModule, construct, load_weights, outputs_of, weights_of
 from ..workers.request_loop import GPU_FAULTS, Handler, describe, serve_requests, text_of
-from ..workers.user_call import result_parts
+from ..workers.user_call import count_written, result_parts
 from ..workers.user_modules import CandidateModules
 from .recording import record_plan
 
@@ -147,13 +147,15 @@ class CandidateWorker:
         self.timed.forget(self.problem)
         return {}
 
-    def weights(self, serial: int, path: str, shared: Message | None) -> Message:
+    def weights(self, serial: int, path: str, shared: Message | None, written: list[int]) -> Message:
         """Load the reference's weights from shared memory, or from a file that exists if there are any.
 
-        `read` in the response is False where the memory cannot be opened.
+        The reference writes to the inputs with the numbers in `written`. `read` in the response is False where the
+        memory cannot be opened.
         """
         import torch
 
+        count_written(written)
         state = None
         if shared is not None:
             try:

@@ -15,6 +15,7 @@ from ..profiling.gpu_properties import describe_gpu
 from ..workers.channel import Message
 from ..workers.memory import size_of
 from ..workers.modules import weights_of
+from ..workers.user_call import count_written, returned_nothing
 from .drawn_reference import UNKNOWN, DrawnReference
 
 
@@ -31,12 +32,11 @@ class DescribeRequests:
         import torch
 
         reference = self._reference
-        reference.prepare(0)
-        effects, written = SideEffects(reference.inputs), WrittenWeights(weights_of(reference.model))
-        outputs = reference.outputs(reference.inputs)
-        found = {**effects.of(outputs), "weights": written.names()}
+        outputs, found = self._first_call()
+        if found["changed"] and returned_nothing():
+            count_written(found["changed"])
+            outputs, found = self._first_call()
         reference.written_weights = frozenset(found["weights"])
-        del effects  # it keeps the inputs
         found["input_bytes"] = size_of(reference.inputs)
         found["output_bytes"] = size_of(outputs)
         found["tensor_bytes"] = size_of([*reference.inputs, *weights_of(reference.model).values(), *outputs])
@@ -54,6 +54,15 @@ class DescribeRequests:
             described["tf32"] = str(reference.arithmetic.main)
         arithmetic = {"precision": reference.arithmetic.precision.value, "default_is_reference": same}
         return {"environment": described, "arithmetic": arithmetic, **found}
+
+    def _first_call(self) -> tuple[list[Any], Message]:
+        """Return a call's outputs, and its side effects."""
+        reference = self._reference
+        reference.forget_inputs()
+        reference.prepare(0)
+        effects, written = SideEffects(reference.inputs), WrittenWeights(weights_of(reference.model))
+        outputs = reference.outputs(reference.inputs)
+        return outputs, {**effects.of(outputs), "weights": written.names()}
 
     def _defaults_make_no_difference(self, expected: list[Any]) -> bool:
         """Return whether PyTorch's defaults change no operator of the reference, and no bit of its result."""

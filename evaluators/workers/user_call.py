@@ -46,6 +46,10 @@ class Layout:
 
 _LAST: list[tuple[str, ...]] = [()]
 """The parts of the last result, as `result_parts` returns them."""
+_NOTHING: list[bool] = [False]
+"""Whether the last function returned no tensors."""
+_WRITTEN: list[frozenset[int] | None] = [None]
+"""The inputs that count as results of a function that returns none; None: all of them."""
 
 
 def laid_out(found: Any) -> list[Any]:
@@ -81,7 +85,8 @@ def called(
     """Call a function with inputs as `laid_out` returns them; return the tensors that count, one alone as itself.
 
     These are the arguments that `outputs` names, or the tensors of the result; of a function that returns none, its
-    tensor arguments. `owner` is the class of a method: its object is made of the argument `self`.
+    tensor arguments, as far as the reference writes to them (`count_written`). `owner` is the class of a method: its
+    object is made of the argument `self`.
     """
     _LAST[0] = ()
     given, named = _arranged(arguments)
@@ -95,10 +100,27 @@ def called(
         bound = inspect.signature(function).bind(*given, **named).arguments
         found = _tensors([bound[name] for name in outputs if name in bound])
     else:
-        found = _tensors(result) or _tensors([*given, *named.values()])
+        found = _tensors(result)
+        _NOTHING[0] = not found
+        found = found or [item for item in _tensors([*given, *named.values()]) if _counts(item, arguments)]
         parts = _parts(result)
         _LAST[0] = parts if set(parts) - {_TENSOR} and result is not None else ()
     return found[0] if len(found) == 1 else tuple(found)
+
+
+def count_written(numbers: Sequence[int]) -> None:
+    """From now on let only these inputs count as results of functions that return none: others are workspaces."""
+    _WRITTEN[0] = frozenset(numbers)
+
+
+def returned_nothing() -> bool:
+    """Return whether the last function that was called in this process returned no tensors."""
+    return _NOTHING[0]
+
+
+def _counts(tensor: Any, arguments: Sequence[Any]) -> bool:
+    written = _WRITTEN[0]
+    return written is None or any(tensor is arguments[number] for number in written if number < len(arguments))
 
 
 def _needs_object(owner: type, function: Callable[..., Any], given: Sequence[Any]) -> bool:

@@ -15,6 +15,7 @@ from ...exploits.harness import SETTINGS
 
 OPS = """
 import functools
+import time
 
 import tilelang
 import tilelang.cpu.language as T
@@ -79,6 +80,18 @@ def squared_torch(x):
     return x
 
 
+def scratched(x, scratch, y):
+    build("decay", *x.shape, "float32", "float32")(scratch.copy_(x), y)
+
+
+def scratched_torch(x, scratch, y):
+    y.copy_(x * 2.0)
+
+
+def scratched_inputs(seed):
+    return [torch.randn(64, 128), torch.full((64, 128), float(time.perf_counter_ns() % 999)), torch.empty(64, 128)]
+
+
 def inputs(seed):
     return [torch.randn(64, 128)]
 
@@ -122,6 +135,15 @@ def test_numbers_that_the_start_rounds_otherwise_may_differ_by_one(evaluator: Lo
     for start, candidate in ((1.0005, 1.003), (1.0, 1.0005), (1.05, 1.05)):
         found = judged(evaluator, tmp_path, "rounded", start, candidate)
         assert found.status is Status.WRONG_VALUE and "elements differ; the first at" in found.message
+
+
+def test_what_the_reference_leaves_alone_is_no_result(evaluator: LocalEvaluator, tmp_path: Path) -> None:
+    """Workspaces have whatever `torch.empty` finds, which no two draws have alike."""
+    found = judged(evaluator, tmp_path, "scratched", 2.0, 2.0, "scratched_inputs")
+    assert found.status is Status.OK, found.rejection or found.message
+    assert found.replay is not None and found.replay.replayed, found.replay
+    found = judged(evaluator, tmp_path, "scratched", 2.0, 2.1, "scratched_inputs")
+    assert found.status is Status.WRONG_VALUE
 
 
 def test_an_argument_that_is_not_written_is_no_matter_of_rounding(evaluator: LocalEvaluator, tmp_path: Path) -> None:
