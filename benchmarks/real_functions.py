@@ -155,6 +155,7 @@ class Machine:
             [sys.executable, str(CALL), *options],
             input=json.dumps(calls),
             env=self.environment(entry),
+            cwd=self.folder,  # some packages write files there when they are imported
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
@@ -171,7 +172,12 @@ class Machine:
         command = [sys.executable, "-c", _PARAMETERS, *names]
         try:
             ran = subprocess.run(
-                command, env=self.environment(entry), capture_output=True, text=True, timeout=self.timeout_s
+                command,
+                env=self.environment(entry),
+                cwd=self.folder,
+                capture_output=True,
+                text=True,
+                timeout=self.timeout_s,
             )
         except subprocess.TimeoutExpired:
             return {"parameters": {}, "reason": f"more than {self.timeout_s:.0f} s"}
@@ -191,7 +197,9 @@ class Machine:
         started = time.perf_counter()
         environment = {key: value for key, value in self.environment(entry).items() if key != "TRITON_INTERPRET"}
         try:
-            ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=self.timeout_s)
+            ran = subprocess.run(
+                command, env=environment, cwd=self.folder, capture_output=True, text=True, timeout=self.timeout_s
+            )
         except subprocess.TimeoutExpired:
             return {"outcome": "too slow", "reason": f"more than {self.timeout_s:.0f} s"}
         answer = {"seconds": round(time.perf_counter() - started, 1), "exit_code": ran.returncode}
@@ -290,7 +298,7 @@ def main() -> int:
             kept[entry.name] = row
             print(table([row]), flush=True)
             if options.json:
-                write(options.json, machine.folder, device, list(kept.values()))
+                write(options.json, device, list(kept.values()))
     rows = [kept[item.name] for item in entries if item.name in kept]
     print(json.dumps(summary(rows), indent=2))
     return 0 if sum(map(counts, rows)) >= ASKED[device] * len(rows) else 1
@@ -314,13 +322,26 @@ def environment(device: str) -> dict[str, str]:
     return {"device": device_label(device), "python": platform.python_version(), **libraries}
 
 
-def write(path: Path, folder: Path, device: str, rows: list[dict[str, Any]]) -> None:
-    """Write the record, with the names of files from their packages on."""
-    record = {"device": device, **summary(rows), "environment": environment(device), "rows": rows}
-    text = json.dumps(record, indent=1)
-    text = re.sub(rf"{re.escape(str(folder))}/[^/]+/", "", text)
-    text = re.sub(r"/[^\s\"']*/(?:site-packages|lib/python[\d.]+)/", "", text)
-    path.write_text(text.replace(f"{ROOT}/", "") + "\n")
+def write(path: Path, device: str, rows: list[dict[str, Any]]) -> None:
+    """Write the record, without places of this machine."""
+    placed = [without_places(row, row["package"]) for row in rows]
+    record = {"device": device, **summary(rows), "environment": environment(device), "rows": placed}
+    path.write_text(json.dumps(record, indent=1) + "\n")
+
+
+def without_places(value: Any, package: str) -> Any:
+    """Return a row, or a part of it, with files named from their packages on, wherever these were installed."""
+    if isinstance(value, dict):
+        return {key: without_places(item, package) for key, item in value.items()}
+    if isinstance(value, list):
+        return [without_places(item, package) for item in value]
+    if not isinstance(value, str):
+        return value
+    place = r"(?<![\w.:/+-])/(?:[^\s\"'(),:/]+/)*?"
+    for known in (rf"{re.escape(package)}/", r"site-packages/", r"lib/python[\d.]+/"):
+        value = re.sub(rf"{place}{known}", "", value)
+    value = value.replace(f"{ROOT}/", "")
+    return re.sub(r"(?<![\w.:/+-])/(?!dev/|proc/|sys/)(?:[^\s\"'(),:/]+/)+", "", value)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import statistics
 import subprocess
 import sys
@@ -83,3 +84,28 @@ def test_a_wrong_result_is_judged_where_the_own_call_is_wrong_too() -> None:
     assert functions.counts({"outcome": "wrong_value", "own": {"state": "differs"}})
     assert not functions.counts({"outcome": "wrong_value", "own": {"state": "agrees"}})
     assert not functions.counts({"outcome": "refused", "own": {"state": "agrees"}})
+
+
+def test_a_record_names_no_place_of_the_machine(tmp_path: Path) -> None:
+    """Nor of another one, where earlier rows came from."""
+    said = (
+        f"no module (/mnt/pkgs/vllm/vllm/envs.py, line 5)\n{tmp_path}/lib/python3.11/site-packages/triton/jit.py:20 "
+        f"'{BENCHMARKS}/real_function_call.py', /tmp/x-1/candidate.py; /usr/lib/python3.11/ast.py, see "
+        "https://example.org/a/b.py, vllm/v1/ops.py::f, /dev/shm and 2/3"
+    )
+    row = {"name": "vllm f", "package": "vllm", "lines": 3, "outcome": "refused", "reason": said, "seconds": 1.0}
+    row |= {"own": {"state": "fails", "at": "/mnt/pkgs/vllm/vllm/envs.py:5", "with_limits_lifted": {"message": said}}}
+    functions.write(tmp_path / "record.json", "cpu", [row])
+    (written,) = json.loads((tmp_path / "record.json").read_text())["rows"]
+    expected = (
+        "no module (vllm/envs.py, line 5)\ntriton/jit.py:20 'benchmarks/real_function_call.py', candidate.py; ast.py, "
+        "see https://example.org/a/b.py, vllm/v1/ops.py::f, /dev/shm and 2/3"
+    )
+    assert written["reason"] == written["own"]["with_limits_lifted"]["message"] == expected
+    assert written["own"]["at"] == "vllm/envs.py:5"
+
+
+def test_records_in_the_repository_name_no_place_of_a_machine() -> None:
+    for path in (BENCHMARKS.parent / "results" / "samples").rglob("real_functions*.json"):
+        for row in json.loads(path.read_text())["rows"]:
+            assert functions.without_places(row, row["package"]) == row, f"{path.name}: {row['name']}"
