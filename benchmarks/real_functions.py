@@ -66,6 +66,8 @@ class Entry:
     reference: str
     inputs: str
     small: dict[str, int]
+    without_gpu: str = ""
+    """Why it cannot run on a CPU, if it cannot."""
 
     @property
     def name(self) -> str:
@@ -100,9 +102,16 @@ def _defined(node: ast.stmt) -> list[str]:
 
 def entries_and_packages() -> tuple[list[Entry], dict[str, dict[str, Any]]]:
     kinds: dict[str, Any] = yaml.safe_load((FOLDER / "functions.yaml").read_text())
-    packages = kinds.pop("packages")
+    packages, reasons = kinds.pop("packages"), {"": "", **kinds.pop("without_gpu")}
     rows = [
-        {"inputs": f"{row['reference']}_inputs", **row, "kind": kind} for kind, rows in kinds.items() for row in rows
+        {
+            "inputs": f"{row['reference']}_inputs",
+            **row,
+            "kind": kind,
+            "without_gpu": reasons[row.get("without_gpu", "")],
+        }
+        for kind, rows in kinds.items()
+        for row in rows
     ]
     return [Entry(**row) for row in rows], packages
 
@@ -233,7 +242,11 @@ def counts(row: dict[str, Any]) -> bool:
 def table(rows: Sequence[dict[str, Any]]) -> str:
     text = []
     for row in sorted(rows, key=lambda row: (row["package"], row["kind"])):
-        reason = row.get("reason") or ("" if row["own"]["state"] == "agrees" else row["own"].get("message", ""))
+        reason = (
+            row.get("without_gpu")
+            or row.get("reason")
+            or ("" if row["own"]["state"] == "agrees" else row["own"].get("message", ""))
+        )
         text.append(
             f"{row['name']:72} {row['outcome']:14} {row.get('seconds', ''):>6} s {row['lines']:>2} lines  "
             f"own call {row['own']['state']}  {reason[:100]}"
@@ -251,6 +264,7 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "median_lines": statistics.median(row["lines"] for row in rows) if rows else 0,
         "outcomes": dict(Counter(row["outcome"] for row in rows)),
         "own_calls": dict(Counter(row["own"]["state"] for row in rows)),
+        "cannot_run_without_gpu": dict(Counter(row["without_gpu"] for row in rows if "without_gpu" in row)),
         "judged_by_package": {
             name: f"{sum(counts(row) for row in rows if row['package'] == name)} of "
             f"{sum(row['package'] == name for row in rows)}"
@@ -295,6 +309,8 @@ def main() -> int:
             own.pop("name", None)
             row = {"name": entry.name, "kind": entry.kind, "package": package, "version": packages[package]["version"]}
             row |= {"function": entry.function, "lines": entry.lines, "own": own, **machine.judged(entry)}
+            if device == "cpu" and entry.without_gpu and not counts(row):
+                row["without_gpu"] = entry.without_gpu
             kept[entry.name] = row
             print(table([row]), flush=True)
             if options.json:
