@@ -19,6 +19,8 @@ from ...core.syntax_tree import syntax_tree
 
 _UNWRAPPED = 8
 """Decorators under which a function is looked for."""
+_PLAIN = frozenset([str, int, float, bool, type(None), tuple, list, dict, ModuleType])
+"""Types of which no object is a function, nor leads to one."""
 _DICTS = (dict, OrderedDict, defaultdict)
 
 
@@ -193,6 +195,11 @@ def defined_in(value: Any) -> str | None:
     for _ in range(_UNWRAPPED):
         if isinstance(value, FunctionType | type):
             return value.__module__
-        inside = dict(_attributes(value))
+        if type(value) in _PLAIN:
+            return None
+        try:  # not getattr, which may import or make something
+            inside = object.__getattribute__(value, "__dict__")
+        except AttributeError:
+            return None
         value = inside.get("fn") or inside.get("__wrapped__")
     return None
