@@ -126,7 +126,7 @@ class CandidateWorker:
             self._last.clear()
             self.timed.forget(self.problem)
         torch.manual_seed(0)  # the file itself may draw
-        module = self._modules.load(f"kernelwright_candidate_{serial}", Path(source))
+        module = self._modules.load(f"kernelwright_candidate_{serial}", Path(source), self._watch.of_own_file)
         model = construct(lambda: module.ModelNew(*self.problem.init_inputs()), self.device, seed=0)
         if not isinstance(model, torch.nn.Module):
             bases = ", ".join(base.__name__ for base in type(model).__bases__)

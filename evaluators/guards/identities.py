@@ -10,7 +10,8 @@ from __future__ import annotations
 import itertools
 import operator
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, ModuleType
 from typing import Any
 
@@ -68,6 +69,10 @@ class _Pins:
         self._defaults = tuple(map(_DEFAULTS, self._functions))
         self._keywords = tuple(map(_KEYWORDS, self._functions))
 
+    def of(self, key: str) -> Any:
+        """Return what a name stood for."""
+        return self._pinned[key]
+
     def changed(self, namespace: Mapping[str, Any]) -> Iterator[str]:
         """Yield the names, with the label before them, that have another value now, or another code."""
         if not (
@@ -101,6 +106,17 @@ class Identities:
         classes = [*CLASSES, *(pinned_class_ for support in languages for pinned_class_ in support.pinned_classes)]
         self._classes = tuple((kind, _methods(kind, label)) for label, kind in _classes(classes, modules, ours))
         self._objects = tuple((item, frozenset(dir(type(item))) & frozenset(vars(item))) for item in objects)
+
+    def put_back(self, kept: Collection[str]) -> None:
+        """Put back the values of names that were replaced, but for those that `changed` had yielded before (`kept`)."""
+        holders: list[tuple[Callable[[str, Any], object], _Pins, Mapping[str, Any]]]
+        holders = [(namespace.__setitem__, pins, namespace) for namespace, pins in self._namespaces]
+        holders += [(partial(setattr, kind), pins, _found_in(kind)) for kind, pins in self._classes]
+        for put, pins, namespace in holders:
+            for label in list(pins.changed(namespace)):
+                if label not in kept:
+                    key = label.rpartition(".")[2]
+                    put(key, pins.of(key))
 
     def follow(self, module: ModuleType) -> None:
         """Watch everything in a module from now on, instead of an older module of the same name."""

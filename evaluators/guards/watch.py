@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import _base as futures
 from concurrent.futures import thread as pools
 from pathlib import Path
@@ -63,6 +63,18 @@ class Watch:
     def follow(self, module: ModuleType) -> None:
         """Watch a module of the evaluator's own from now on: the problem, at other sizes too."""
         self._identities.follow(module)
+
+    @contextlib.contextmanager
+    def of_own_file(self) -> Iterator[None]:
+        """Execute an unchanged file of the user's again in this context: what it replaces is as it was, afterwards.
+
+        It had replaced the same before this was created; what a candidate replaced before stays to be found.
+        """
+        before = frozenset(self._identities.changed())
+        try:
+            yield
+        finally:
+            self._identities.put_back(before)
 
     def violations(self, after: str = "") -> list[Violation]:
         """Return the rules that are broken now; `after` names the step just done, for the message."""

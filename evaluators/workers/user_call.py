@@ -109,8 +109,11 @@ def called(
 
 
 def count_written(numbers: Sequence[int]) -> None:
-    """From now on let only these inputs count as results of functions that return none: others are workspaces."""
-    _WRITTEN[0] = frozenset(numbers)
+    """From now on let only these inputs count as results of functions that return none: others are workspaces.
+
+    All of them do where there are no such inputs.
+    """
+    _WRITTEN[0] = frozenset(numbers) or None
 
 
 def returned_nothing() -> bool:

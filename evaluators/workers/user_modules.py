@@ -6,7 +6,8 @@ import importlib
 import importlib.util
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -59,8 +60,10 @@ class CandidateModules:
             except BaseException as error:  # of the user's: the first request tells of it
                 self._failure = error
 
-    def load(self, name: str, path: Path) -> ModuleType:
-        """Execute a file as a module of this name, which has `ModelNew`.
+    def load(
+        self, name: str, path: Path, of_own_file: Callable[[], AbstractContextManager[None]] = nullcontext
+    ) -> ModuleType:
+        """Execute a file as a module of this name, which has `ModelNew`; unchanged files of a package `of_own_file`.
 
         Of a user's package the parts that differ from their files are executed in their modules' places, and those
         that take something from these when they are imported: what is imported from there afterwards is new. Other
@@ -93,7 +96,9 @@ class CandidateModules:
             imports = "\n".join(text.missing_imports(label))
             self._registries.take_out(old)
             try:
-                module = executed_in_place(own_name, own_path, source, place, {**given, **_executed(imports, place)})
+                with nullcontext() if differs else of_own_file():
+                    needed = {**given, **_executed(imports, place)}
+                    module = executed_in_place(own_name, own_path, source, place, needed)
             except BaseException:
                 self._restore()
                 raise

@@ -57,10 +57,16 @@ def build(M, N):
     return tilelang.compile(kernel, target="c", compile_flags=["-O3"])
 """,
     "ops": """
+import json
+
 import torch
 
 from . import switches
 from .kernels import build
+
+_loads = json.loads
+json.loads = lambda text, **options: _loads(text, **options)
+torch.nn.Module.half = lambda module: module
 
 
 def double(x):
@@ -89,6 +95,9 @@ def test_only_what_a_candidate_replaces_is_held_against_it(tmp_path: Path) -> No
     changed = {
         "nothing": source,
         "a kernel": source.replace("X[i, j] * SCALE", "X[i, j] + X[i, j]"),
+        "what the package did": source.replace(
+            "SCALE = 2.0\n", "SCALE = 2.0\nimport json\njson.loads = lambda text, **options: {}\n"
+        ),
         "torch": source.replace("SCALE = 2.0\n", "SCALE = 2.0\nimport torch\ntorch.cuda.set_stream = lambda it: it\n"),
     }
     assert len(set(changed.values())) == len(changed)
@@ -98,5 +107,6 @@ def test_only_what_a_candidate_replaces_is_held_against_it(tmp_path: Path) -> No
             for name, text in changed.items()
         }
     assert found["nothing"].status is found["a kernel"].status is Status.OK, found["a kernel"].message
-    rejection = found["torch"].rejection
-    assert rejection is not None and rejection.rule == "patched-function" and "torch.cuda.set_stream" in rejection.where
+    for name, replaced in (("torch", "torch.cuda.set_stream"), ("what the package did", "json.loads")):
+        rejection = found[name].rejection
+        assert rejection is not None and rejection.rule == "patched-function" and replaced in rejection.where
