@@ -148,10 +148,10 @@ class Comparison:
         has none of an input that it writes to."""
         if is_rounded(expected):
             return Errors.of_rounded(expected, actual)
-        exact, axes = expected, None
-        with contextlib.suppress(RuntimeError, TypeError, MemoryError, IndexError):
-            exact = as_real(in_fp64(self._reference.model)(inputs)[number])
-            axes = inputs[main_input(inputs)].dim() if distribution in MIXED else None
+        exact, axes = expected, inputs[main_input(inputs)].dim() if distribution in MIXED else None
+        with contextlib.suppress(RuntimeError, TypeError, MemoryError):
+            results = in_fp64(self._reference.model)(inputs)
+            exact, axes = (as_real(results[number]), axes) if number < len(results) else (expected, None)
         return Errors.of(exact, as_real(actual), axes)
 
     def _by_rows(
