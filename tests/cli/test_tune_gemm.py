@@ -12,6 +12,7 @@ from kernelwright.commands.tune._gemm_result import describe
 from kernelwright.commands.tune.gemm import Options
 from kernelwright.core import Config, OptionError
 from kernelwright.runtime.result import duration
+from kernelwright.tuners.gemm.lookup import installed
 from kernelwright.tuners.gemm.result import ShapeResult
 from kernelwright.tuners.gemm.shapes import Shape
 from typer.testing import CliRunner
@@ -98,6 +99,21 @@ def test_fp8_experts_are_checked_and_both_files_of_sglang_written(tmp_path: Path
     assert up == down and list(up) == ["6"]
     (found,) = json.loads(next(tmp_path.rglob("sweep.json")).read_text())["shapes"]
     assert (found["E"], found["TOP_K"]) == (3, 2)
+
+
+def test_entries_of_another_version_of_triton_are_named(tmp_path: Path) -> None:
+    """vLLM's file has one version for all entries, which becomes that of the last run."""
+    path = tmp_path / "E=3,N=32,device_name=cpu.json"
+    fields = {"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 32, "GROUP_SIZE_M": 1}
+    path.write_text(json.dumps({"triton_version": "3.5.1", "9": {**fields, "num_warps": 4, "num_stages": 2}}))
+    code, _, warned = run(
+        *("moe", "-m", 6, "-n", 32, "-k", 32, "--experts", 3, "--top-k", 2, "--device", "cpu", "--format", "vllm"),
+        *("--sandbox", "none", "--results", tmp_path / "results", "--output", tmp_path),
+    )
+    assert code == 0, warned
+    here = installed("triton")
+    assert f"{path.name}: 9 measured with triton 3.5.1, all else with {here}; tune these again" in warned
+    assert json.loads(path.read_text())["triton_version"] == here
 
 
 def test_options_know_the_products_dtypes() -> None:

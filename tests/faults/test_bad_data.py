@@ -30,7 +30,8 @@ from kernelwright.runtime.trusted_projects import TrustedProjects
 from kernelwright.tuners import files
 from kernelwright.tuners.formats import read_recording
 from kernelwright.tuners.gemm.sizes import read_sizes
-from kernelwright.tuners.gemm.stores.store import read_json, read_stamp
+from kernelwright.tuners.gemm.stores.stamp import read_stamp
+from kernelwright.tuners.gemm.stores.store import read_json
 from kernelwright.tuners.mlir.cfg import read_cfg
 from kernelwright.tuners.schedule.attention import Rates
 from kernelwright.tuners.schedule.fitting import read_rates
@@ -84,7 +85,11 @@ READERS = [
     Reader("auto-scheduler.cfg", read_cfg, CFG),
     Reader("measured.json", read_gains, GAINS),
     Reader("rates.json", read_rates, RATES),
-    Reader("stamp.json", lambda path: read_stamp(path.parent), '{"a": {"triton": "3"}}'),
+    Reader(
+        "kernelwright_versions.json",
+        lambda path: read_stamp(path.parent),
+        '{"a": {"triton": "3", "entries": {"16": {}}}}',
+    ),
     Reader("configs.json", read_json, '{"16": {"BLOCK": 1}}'),
     Reader("plan.json", plan, PLAN.model_dump_json()),
     Reader("kernelwright.toml", lambda path: configuration.tables_in(path.parent), '[optimize]\nmodel = "rules"\n'),

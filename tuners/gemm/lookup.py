@@ -16,7 +16,8 @@ from .device import Device
 from .fields import from_fields, suited
 from .shapes import Shape
 from .stores import store_of
-from .stores.store import BLOCKSCALE, TRITON, ConfigKey, read_stamp
+from .stores.stamp import FileStamp, read_stamp
+from .stores.store import BLOCKSCALE, TRITON, ConfigKey
 
 FOLDER = "KERNELWRIGHT_GEMM_CONFIGS"
 """The environment's variable that names the folder of tuned files."""
@@ -58,12 +59,12 @@ def load_config(
     if found is None:
         _say(f"no tuned config of {kernel} for N={N} K={K} on {device.name} in {where}: taking the analytic choice")
         return choose_for(source, shape, WIDTHS[dtype], dtype, device.limits.model_dump_json())
-    fields, path = found
-    measured = read_stamp(path.parent).get(path.name, {}).get(backend)
+    path = found.path
+    measured = read_stamp(path.parent).get(path.name, FileStamp()).of(found.key).get(backend)
     if measured and measured != (here := installed(backend)):
         name = source.language.name
         _say(f"{path} was measured with {name} {measured}, and this is {here}: its configs may have lost their worth")
-    return suited(from_fields(fields), source)
+    return suited(from_fields(found.fields), source)
 
 
 @functools.cache

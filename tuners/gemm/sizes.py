@@ -11,7 +11,7 @@ from typing import Any
 from ...core import Config, OptionError
 from ...core.text import data_of
 from .fields import from_fields, missing_fields, unknown_fields
-from .shapes import EXTENTS, ROUTING, Shape, parse_shape
+from .shapes import COLUMNS, EXTENTS, ROUTING, ROWS, Shape, parse_shape
 
 _MAJOR = ("rowMajorA", "rowMajorB")
 _FORMS = "write [{M: 16, N: 1024, K: 1024}, ...] or [[[16, 32], 1024, 1024], ...]"
@@ -105,7 +105,7 @@ def _parse(entry: Any, layout: str, routing: Routing | None) -> list[tuple[Shape
     if unknown := unknown_fields(fields):
         raise OptionError(f"unknown {', '.join(map(str, unknown))}", "leave it out")
     # tune_gemm's sizes name both or none.
-    major = "".join(str(entry.get(name, given)) for name, given in zip(_MAJOR, layout, strict=True))
+    major = "".join(_letter(entry, name, given) for name, given in zip(_MAJOR, layout, strict=True))
     experts = routing.of(entry) if routing else (0, 0)
     shapes = [parse_shape(m, entry["N"], entry["K"], major, *experts) for m in _several(entry["M"])]
     if not fields:
@@ -113,6 +113,14 @@ def _parse(entry: Any, layout: str, routing: Routing | None) -> list[tuple[Shape
     if lacking := missing_fields(fields):
         raise OptionError(f"half a config, without {', '.join(lacking)}", "give all of it, or the size alone")
     return [(shape, from_fields(fields)) for shape in shapes]
+
+
+def _letter(entry: Mapping[str, Any], name: str, given: str) -> str:
+    """Return how an operand lies in memory: as the entry says, else as `given`."""
+    found = entry.get(name, given)
+    if found not in (ROWS, COLUMNS):
+        raise OptionError(f"{name}={found!r} is not a layout", f"write {ROWS} for row-major or {COLUMNS} for column-major")
+    return str(found)
 
 
 def _several(batches: Any) -> Sequence[Any]:

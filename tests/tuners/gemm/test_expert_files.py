@@ -13,6 +13,7 @@ from kernelwright.tuners.gemm.device import H200_LIMITS, Device
 from kernelwright.tuners.gemm.fields import from_fields
 from kernelwright.tuners.gemm.shapes import Shape
 from kernelwright.tuners.gemm.stores import store_of
+from kernelwright.tuners.gemm.stores.stamp import STAMP, read_stamp
 from kernelwright.tuners.gemm.stores.store import ConfigEntry, ConfigKey
 
 H200 = Device("NVIDIA H200", H200_LIMITS)
@@ -74,6 +75,33 @@ def test_vllm_reads_our_files_for_experts(tmp_path: Path) -> None:
         found = store.find(tmp_path, EXPERTS, Shape(14336, 4096, m, experts=8, top_k=2))
         assert found is not None and found[0] == vllm_experts(tmp_path, m)
     assert store.find(tmp_path, EXPERTS, Shape(14336, 4096, 1, experts=16, top_k=2)) is None
+
+
+def test_entries_keep_the_versions_that_they_were_measured_with(tmp_path: Path) -> None:
+    """A file of vLLM names one version, here of a run without kernelwright; what is measured again has the new one."""
+    store, path = store_of("vllm"), tmp_path / "E=8,N=14336,device_name=NVIDIA_H200.json"
+    fields = {"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 1}
+    tuned = {**fields, "num_warps": 4, "num_stages": 2}
+    path.write_text(json.dumps({"triton_version": "3.5.1", "16": tuned, "32": tuned, "64": tuned}))
+    store.save(tmp_path, EXPERTS, moe_entries(32), VERSIONS)
+    stamp = read_stamp(tmp_path)[path.name]
+    assert [stamp.of(key)["triton"] for key in ("16", "32", "64")] == ["3.5.1", "3.6.0", "3.5.1"]
+    assert list(stamp.others("triton")) == [("3.5.1", ["16", "64"])]
+    store.save(tmp_path, replace(EXPERTS, triton="3.9.0"), moe_entries(16), {"triton": "3.9.0"})
+    stamp = read_stamp(tmp_path)[path.name]
+    assert dict(stamp.others("triton")) == {"3.6.0": ["32"], "3.5.1": ["64"]}
+    assert json.loads(path.read_text())["triton_version"] == "3.9.0"
+    store.save(tmp_path, EXPERTS, moe_entries(16, 32, 64), VERSIONS)
+    assert list(read_stamp(tmp_path)[path.name].others("triton")) == []
+
+
+def test_entries_of_an_unknown_version_are_told_from_ours(tmp_path: Path) -> None:
+    store = store_of("vllm")
+    (path,) = store.save(tmp_path, EXPERTS, moe_entries(16), VERSIONS)
+    (tmp_path / STAMP).unlink()
+    path.write_text(path.read_text().replace('"triton_version": "3.6.0",', ""))
+    store.save(tmp_path, EXPERTS, moe_entries(32), VERSIONS)
+    assert list(read_stamp(tmp_path)[path.name].others("triton")) == [("", ["16"])]
 
 
 def test_sglang_reads_our_files_for_experts_of_another_version_too(tmp_path: Path) -> None:

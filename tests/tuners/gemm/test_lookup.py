@@ -44,6 +44,18 @@ def test_a_tuned_file_goes_first_and_another_version_is_said(tmp_path: Path) -> 
         assert load_config("gemm", 33, 4096, 512, H200, folder=tmp_path) == entry.config
 
 
+def test_of_a_file_with_entries_of_two_versions_the_entrys_own_is_said(tmp_path: Path) -> None:
+    about, here = ConfigKey("gemm", "float16", H200), lookup.installed("triton")
+    for m, version in ((64, "1.0"), (256, here)):
+        entry = ConfigEntry(Shape(4096, 1024, m), from_fields(FIELDS))
+        store_of("kernelwright").save(tmp_path, about, [entry], {"triton": version})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        load_config("gemm", 256, 4096, 1024, H200, folder=tmp_path)
+    with pytest.warns(UserWarning, match=r"was measured with Triton 1\.0"):
+        load_config("gemm", 33, 4096, 1024, H200, folder=tmp_path)
+
+
 def test_the_variable_names_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(lookup.FOLDER, str(tmp_path))
     entry = ConfigEntry(Shape(64, 512, 64), from_fields(FIELDS))

@@ -44,7 +44,12 @@ def test_tuples_of_batch_sizes_are_read(tmp_path: Path) -> None:
         ("{'M': 16, 'N': 1}", "K is missing"),
         ("{'M': 16, 'N': 1, 'K': 1, 'color': 3}", "unknown color"),
         ("{'M': 16, 'N': 1, 'K': 1, 'BLOCK_SIZE_M': 16}", "half a config, without BLOCK_SIZE_N"),
-        ("{'M': 16, 'N': 1, 'K': 1, 'rowMajorA': 'X', 'rowMajorB': 'N'}", "layout 'XN' is not known"),
+        (
+            "{'M': 16, 'N': 1, 'K': 1, 'rowMajorA': 'X', 'rowMajorB': 'N'}",
+            "rowMajorA='X' is not a layout; write T",
+        ),
+        ("{M: 16, N: 1, K: 1, rowMajorA: true}", "rowMajorA=True is not a layout; write T for row-major or N for column-"),
+        ("{M: 16, N: 1, K: 1, rowMajorB: [T]}", "rowMajorB=['T'] is not a layout"),
         ("[16, 1]", "is not a size"),
         ("{'M': [], 'N': 1, 'K': 1}", "M=[] is not a size"),
         ("{'M': 16, 'N': 1, 'K': 1, 'E': 8}", "unknown E"),

@@ -14,7 +14,8 @@ from kernelwright.tuners.gemm.device import H200_LIMITS, Device
 from kernelwright.tuners.gemm.fields import AMD, from_fields, to_fields
 from kernelwright.tuners.gemm.shapes import Shape
 from kernelwright.tuners.gemm.stores import names, store_of
-from kernelwright.tuners.gemm.stores.store import ConfigEntry, ConfigKey, read_stamp
+from kernelwright.tuners.gemm.stores.stamp import FileStamp, read_stamp
+from kernelwright.tuners.gemm.stores.store import ConfigEntry, ConfigKey
 
 H200 = Device("NVIDIA H200", H200_LIMITS)
 VERSIONS = {"triton": "3.6.0"}
@@ -165,7 +166,7 @@ def test_no_other_shapes_entry_is_lost(tmp_path: Path, format: str) -> None:
     for m in ms:
         found = store.find(target, about, Shape(64, 128, m))
         assert found is not None and found[0]["GROUP_SIZE_M"] == m
-        assert read_stamp(tmp_path)[found[1].name] == VERSIONS
+        assert read_stamp(tmp_path)[found.path.name] == FileStamp(VERSIONS)
 
 
 @pytest.mark.parametrize(

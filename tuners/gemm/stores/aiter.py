@@ -22,6 +22,7 @@ from .store import (
     ConfigKey,
     Document,
     EngineFormat,
+    FoundEntry,
     by_file,
     read_json,
 )
@@ -129,12 +130,13 @@ class Aiter(EngineFormat):
         ordered = sorted((key for key in document if key != ANY), key=self.rank)
         return json.dumps({key: document[key] for key in [*ordered, *([ANY] if ANY in document else [])]}, indent=4)
 
-    def find(self, target: Path, subject: ConfigKey, shape: Shape) -> tuple[Mapping[str, Any], Path] | None:
+    def find(self, target: Path, subject: ConfigKey, shape: Shape) -> FoundEntry | None:
         """In the file of N and K, else in the default one: the smallest bound that holds M, then `any`."""
         for path in (self.path(target, subject, shape), target / f"{self.stem(subject)}.json"):
             if path.exists():
                 document = self.parse(path)
-                return next(((document[key], path) for key in self.keys(shape.m) if key in document), None)
+                found = (FoundEntry(document[key], path, key) for key in self.keys(shape.m) if key in document)
+                return next(found, None)
         return None
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from ..shapes import Shape
-from .store import MOE, ConfigEntry, ConfigKey, Document
+from .store import MOE, ConfigEntry, ConfigKey, Document, FoundEntry
 from .vllm import Vllm
 
 _FOLDER = re.compile(r"triton_(\d+)_(\d+)_(\d+)")
@@ -45,7 +44,7 @@ class Sglang(Vllm):
             return found
         return {**found, **{path.with_name(f"{path.stem}_down.json"): group for path, group in found.items()}}
 
-    def find(self, target: Path, subject: ConfigKey, shape: Shape) -> tuple[Mapping[str, Any], Path] | None:
+    def find(self, target: Path, subject: ConfigKey, shape: Shape) -> FoundEntry | None:
         """In the folder of this version of Triton, else of the newest other one that has the file."""
         found = super().find(target, subject, shape)
         if found is not None or subject.kernel != MOE:

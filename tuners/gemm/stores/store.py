@@ -8,21 +8,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from ....core import Config, OptionError, Value
 from ....core.file_locks import locked
 from ....core.files import write_whole
-from ....core.text import BAD_DATA, data_of
+from ....core.text import data_of
 from ..device import Device
 from ..shapes import Shape
+from .stamp import FileStamp, Versions, read_stamp, write_stamp
 
 BLOCKSCALE = "a8w8_blockscale"
 GEMM = "gemm"
 MOE = "moe"
 TRITON = "triton"
-STAMP = "kernelwright_versions.json"
-"""Beside the files: engines refuse keys that they do not know, so versions cannot stand in them."""
 ELSEWHERE = "choose another `output`"
 ANOTHER = "choose another `output`, or move it away"
 
@@ -58,6 +57,15 @@ Document = dict[str, Any]
 """The parsed content of a file: entries by key, as the engine writes them."""
 
 
+class FoundEntry(NamedTuple):
+    """The entry that an engine uses for a shape."""
+
+    fields: Mapping[str, Any]
+    path: Path
+    key: str
+    """Its key in the file."""
+
+
 class EngineFormat(ABC):
     """Reads, merges, writes and looks up the files of one engine."""
 
@@ -88,8 +96,12 @@ class EngineFormat(ABC):
         """Return the text of the file for the content."""
 
     @abstractmethod
-    def find(self, target: Path, subject: ConfigKey, shape: Shape) -> tuple[Mapping[str, Any], Path] | None:
-        """Return the entry that the engine uses for a shape, and its file; None if it uses its default."""
+    def find(self, target: Path, subject: ConfigKey, shape: Shape) -> FoundEntry | None:
+        """Return the entry that the engine uses for a shape; None if it uses its default."""
+
+    def stated_versions(self, document: Document) -> Versions:
+        """Return the versions that a file itself states for its entries."""
+        return {}
 
     def also(self, target: Path, subject: ConfigKey, documents: Mapping[Path, Document]) -> dict[Path, Document]:
         """Return further files that follow from all of these."""
@@ -139,27 +151,21 @@ class EngineFormat(ABC):
         grouped = self.grouped(target, subject, entries)
         folder = next(iter(grouped)).parent
         with locked(folder / ".kernelwright.lock", ELSEWHERE):
-            documents = {
-                path: self.merge(self.parse(path) if path.exists() else {}, subject, group)
-                for path, group in grouped.items()
-            }
-            documents |= self.also(target, subject, documents)
+            before = {path: self.parse(path) if path.exists() else {} for path in grouped}
+            documents = {path: self.merge(before[path], subject, group) for path, group in grouped.items()}
             stamp = read_stamp(folder)
-            for path in documents:
-                stamp[path.name] = dict(versions)
-            for path, document in documents.items():
+            for path, group in grouped.items():
+                known = stamp.get(path.name) or FileStamp(self.stated_versions(before[path]))
+                measured = self.merge({}, subject, group)
+                kept = (key for key, entry in documents[path].items() if entry != measured.get(key))
+                stamp[path.name] = FileStamp(
+                    versions, {key: known.of(key) for key in kept if known.of(key) != versions}
+                )
+            further = self.also(target, subject, documents)
+            for path, document in {**documents, **further}.items():
                 write_whole(path, self.text(document))
-            write_whole(folder / STAMP, json.dumps(stamp, indent=1, sort_keys=True) + "\n")
-        return list(documents)
-
-
-def read_stamp(folder: Path) -> dict[str, dict[str, str]]:
-    """Return the versions with which the files of a folder were measured; empty if unknown."""
-    try:
-        found = json.loads((folder / STAMP).read_text())
-    except BAD_DATA:
-        return {}
-    return found if isinstance(found, dict) else {}
+            write_stamp(folder, stamp | {path.name: FileStamp(versions) for path in further})
+        return [*documents, *further]
 
 
 def by_file(entries: Sequence[ConfigEntry], path_of: Callable[[Shape], Path]) -> dict[Path, list[ConfigEntry]]:

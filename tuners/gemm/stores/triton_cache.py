@@ -18,7 +18,7 @@ from ....core.syntax_tree import syntax_tree
 from ....corpus.kernels import SHIPPED
 from ..fields import missing_fields, to_fields
 from ..shapes import Shape
-from .store import ANOTHER, GEMM, ConfigEntry, ConfigKey, Document, EngineFormat, read_json
+from .store import ANOTHER, GEMM, ConfigEntry, ConfigKey, Document, EngineFormat, FoundEntry, read_json
 
 MODULE, TIMES = "gemm_autotuned.py", "gemm_autotuned.json"
 KERNEL, FUNCTION = "tuned_gemm_kernel", "gemm"
@@ -122,11 +122,11 @@ class TritonCache(EngineFormat):
             return str(document["source"])
         return json.dumps(document, indent=1, sort_keys=True) + "\n"
 
-    def find(self, target: Path, subject: ConfigKey, shape: Shape) -> tuple[Mapping[str, Any], Path] | None:
+    def find(self, target: Path, subject: ConfigKey, shape: Shape) -> FoundEntry | None:
         """Only the shape's own: for others Triton benchmarks."""
         path = target / TIMES
         found = self.parse(path).get(_key(subject, shape)) if path.exists() else None
-        return (found["config"], path) if found else None
+        return FoundEntry(found["config"], path, _key(subject, shape)) if found else None
 
 
 def _key(subject: ConfigKey, shape: Shape) -> str:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from ....core import OptionError
 from ..fields import from_fields, to_fields
 from ..shapes import Shape
 from ..sizes import read_sizes
-from .store import ANOTHER, GEMM, ConfigEntry, ConfigKey, Document, EngineFormat
+from .store import ANOTHER, GEMM, ConfigEntry, ConfigKey, Document, EngineFormat, FoundEntry
 
 FILE = "tuning_results.yaml"
 TIMED = "# TFLOPS:"
@@ -67,11 +66,11 @@ class TuneGemm(EngineFormat):
         """The lines."""
         return "".join(f"{item['line']}\n" for item in document.values())
 
-    def find(self, target: Path, subject: ConfigKey, shape: Shape) -> tuple[Mapping[str, Any], Path] | None:
+    def find(self, target: Path, subject: ConfigKey, shape: Shape) -> FoundEntry | None:
         """Only the shape's own."""
         path = self.path(target)
         found = self.parse(path).get(_key(shape)) if path.exists() else None
-        return (to_fields(found["config"], split=self.split), path) if found else None
+        return FoundEntry(to_fields(found["config"], split=self.split), path, _key(shape)) if found else None
 
 
 def _key(shape: Shape) -> str:

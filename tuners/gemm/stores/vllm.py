@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ....core import OptionError
 from ..fields import missing_fields, to_fields
 from ..shapes import Shape
-from .store import ANOTHER, BLOCKSCALE, MOE, ConfigEntry, ConfigKey, Document, EngineFormat, by_file, read_json
+from .stamp import Versions
+from .store import (
+    ANOTHER,
+    BLOCKSCALE,
+    MOE,
+    TRITON,
+    ConfigEntry,
+    ConfigKey,
+    Document,
+    EngineFormat,
+    FoundEntry,
+    by_file,
+    read_json,
+)
 
 VERSION = "triton_version"
 """A key of vLLM's files for experts, which it drops when it reads one."""
@@ -67,12 +80,19 @@ class Vllm(EngineFormat):
         ordered = [*(key for key in document if key == VERSION), *sorted(_rows(document), key=int)]
         return json.dumps({key: document[key] for key in ordered}, indent=4) + "\n"
 
-    def find(self, target: Path, subject: ConfigKey, shape: Shape) -> tuple[Mapping[str, Any], Path] | None:
+    def find(self, target: Path, subject: ConfigKey, shape: Shape) -> FoundEntry | None:
         """The nearest M's."""
         path = self.folder(target, subject) / self.name(subject, shape)
         document = self.parse(path) if path.exists() else {}
         rows = _rows(document)
-        return (document[min(rows, key=lambda key: abs(int(key) - shape.m))], path) if rows else None
+        if not rows:
+            return None
+        nearest = min(rows, key=lambda key: abs(int(key) - shape.m))
+        return FoundEntry(document[nearest], path, nearest)
+
+    def stated_versions(self, document: Document) -> Versions:
+        """For experts that of Triton."""
+        return {TRITON: document[VERSION]} if isinstance(document.get(VERSION), str) else {}
 
 
 def _rows(document: Document) -> list[str]:
