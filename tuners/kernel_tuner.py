@@ -27,6 +27,8 @@ _CACHED_ERRORS = {
     "CompilationFailedConfig": Status.COMPILE_ERROR,
     "RuntimeFailedConfig": Status.RUNTIME_ERROR,
 }
+_NEVER_RAN = 1e20
+"""Milliseconds. Kernel Tuner's time of an invalid config, in caches without names of errors; newer ones have more."""
 _INVALIDITY = {
     Status.OK: "correct",
     Status.REJECTED: "constraints",
@@ -91,9 +93,10 @@ def _cached(entry: Json, where: str) -> RecordedResult:
         return RecordedResult(None, _CACHED_ERRORS[errors[0]], compile_s)
     if "time" not in entry:
         raise SpaceError(f"{where} has no time; replay needs a search for the shortest time")
-    return RecordedResult(
-        _finite_number(entry["time"], "time", where), Status.OK, compile_s, _metrics(entry.get("times"), "times", where)
-    )
+    time_ms = _finite_number(entry["time"], "time", where)
+    if time_ms >= _NEVER_RAN:
+        return RecordedResult(None, Status.REJECTED, compile_s)
+    return RecordedResult(time_ms, Status.OK, compile_s, _metrics(entry.get("times"), "times", where))
 
 
 def parse_t4(document: Json, path: Path) -> Results:
@@ -140,7 +143,10 @@ def _measured(entry: Json, unit: object, where: str) -> RecordedResult:
     for m in measurements:
         if m["name"] == "time" or (m["name"] in (objectives or ()) and _is_unit(m.get("unit"))):
             scale = _factor(m["unit"], where) if m.get("unit") else factor
-            return RecordedResult(_finite_number(m["value"], m["name"], where, scale), status, compile_s, samples)
+            time_ms = _finite_number(m["value"], m["name"], where, scale)
+            if by_kernel_tuner and time_ms >= _NEVER_RAN:
+                return RecordedResult(None, Status.REJECTED, compile_s)
+            return RecordedResult(time_ms, status, compile_s, samples)
     if not samples:
         raise SpaceError(f"{where} is correct but has neither a measurement named time nor runtimes; add one")
     return RecordedResult(median(samples), status, compile_s, samples)

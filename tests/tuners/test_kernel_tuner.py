@@ -41,6 +41,16 @@ def test_kernel_tuner_cache(tmp_path: Path, end: str) -> None:
     assert read_recording(written(tmp_path, CACHE + end)).results == CACHED
 
 
+@pytest.mark.parametrize("never", ["1e20", "1e+20", "1.7976931348623157e308"])
+def test_the_time_of_a_config_that_never_ran_is_a_failure(tmp_path: Path, never: str) -> None:
+    entry = f',\n"128,1": {{"x": 128, "y": 1, "time": {never}, "times": [{never}]}}'
+    read = read_recording(written(tmp_path, CACHE + entry)).results
+    assert read == {**CACHED, Config({"x": 128, "y": 1}): RecordedResult(None, Status.REJECTED)}
+    tried = by_kernel_tuner(1024, float(never), "correct", [float(never)])
+    found = read_recording(written(tmp_path, t4_file(tried, by_kernel_tuner(64, 0.5, "correct", [])), "t4.json"))
+    assert found.results[Config({"block_size_x": 1024})] == RecordedResult(None, Status.REJECTED, 0.25)
+
+
 def t4(**changes: Any) -> dict[str, Any]:
     return {
         "configuration": {"x": 16, "mode": "a", "fast": True},
