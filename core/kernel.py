@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ from typing import Any, Self
 
 from .errors import KernelError, SpaceError
 from .language import Language, Target, backend, known_languages, recognize
+from .literals import assigned_names, literal_value
 from .source_text import BYTE_ORDER_MARK, TOO_DEEP, source_lines
 from .space import Config, SearchSpace, Value
 from .syntax_tree import syntax_tree
@@ -129,11 +131,15 @@ class PythonKernel(Kernel):
         """The module-level constants with upper-case names and literal values, in order."""
         found = {}
         for name, node in self._assignments():
-            try:
-                found[name] = ast.literal_eval(node)
-            except (ValueError, TypeError):
-                continue
+            with contextlib.suppress(ValueError, TypeError):
+                found[name] = literal_value(node)
         return {name: value for name, value in found.items() if name not in _RESERVED}
+
+    @property
+    def computed(self) -> dict[str, str]:
+        """The expressions of other such constants, which cannot be set: they are computed."""
+        known = {*self.constants, *_RESERVED}
+        return {name: ast.unparse(node) for name, node in self._assignments() if name not in known}
 
     @property
     def config(self) -> Config:
@@ -196,16 +202,11 @@ class PythonKernel(Kernel):
         for node in self._tree.body:
             if part_label(node) is not None:
                 number += 1
-            if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-                name, value = node.targets[0].id, node.value
-            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
-                name, value = node.target.id, node.value
-            else:
-                continue
-            # Of a text of several files: a constant of two of them is none that could be set, and only the parameters
-            # before the files declare.
-            if name.isupper() and part.setdefault(name, number) == number and not (number and name in _RESERVED):
-                found.append((name, value))
+            for name, value in assigned_names(node):
+                # Of a text of several files: a constant of two of them is none that could be set, and only the
+                # parameters before the files declare.
+                if name.isupper() and part.setdefault(name, number) == number and not (number and name in _RESERVED):
+                    found.append((name, value))
         return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..core import Kernel, SearchSpace, SpaceError, Value
+from ..core import Kernel, PythonKernel, SearchSpace, SpaceError, Value
 from ..core.space_inference import parameter_values, without_extents
 
 
@@ -16,6 +16,12 @@ class FoundSpace:
     space: SearchSpace
     origin: str
     """'declared', 'given' or 'discovered'."""
+
+
+def _computed(kernel: Kernel) -> str:
+    """Return which constants are none that can be set, with what they are; empty where there are none."""
+    found = kernel.computed if isinstance(kernel, PythonKernel) else {}
+    return f" (computed, so not set: {', '.join(f'{name} = {text}' for name, text in found.items())})" if found else ""
 
 
 def space_of(
@@ -36,6 +42,7 @@ def space_of(
     if unknown := [name for name in given if name not in constants]:
         raise SpaceError(
             f"{kernel.name} has no parameter {', '.join(unknown)}; its constants are {', '.join(constants) or 'none'}"
+            f"{_computed(kernel)}"
         )
     for name, choices in given.items():
         others = [repr(choice) for choice in choices if isinstance(choice, float | str)]
@@ -49,6 +56,7 @@ def space_of(
         raise SpaceError(
             f"{kernel.name} declares no SEARCH_SPACE and has no constant that looks like a tile, warps or stages; "
             "name parameters with `params` BLOCK_M=32,64,128, or make them constants with upper-case names"
+            f"{_computed(kernel)}"
         )
     origin = "given" if given else "declared" if declared else "discovered"
     every = [*kernel.declared_constraints, *constraints]

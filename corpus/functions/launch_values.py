@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Mapping, Sequence
 
@@ -9,6 +10,7 @@ from ...core import Value
 from ...core.parameter_roles import ParameterRoles
 from ...core.space_inference import suggest
 from .autotuning import LEAST_OF_PRODUCTS
+from .signatures import has_range
 
 OWN = 0
 """The value of a parameter with which the user's code chooses."""
@@ -18,8 +20,8 @@ _OPTION_VALUES: Mapping[str, Sequence[int]] = {"num_ctas": (1, 2), "maxnreg": (6
 _TYPICAL = {"stages": 3, "warps": 4, "group": 8}
 _TILE = 256
 """The size around which values are suggested where the user's code computes it."""
-_LETTER = re.compile(r"^B_?[A-Z0-9]$")
-"""Names of tiles that are one letter of an axis, such as BT."""
+_LETTER = re.compile(r"^B(_?[A-Z0-9])?$")
+"""Names of tiles that are one letter of an axis, such as BT, or none."""
 _LARGEST_GROUP = 16
 
 
@@ -43,6 +45,11 @@ def _tile_name(name: str) -> str:
     return f"BLOCK_{upper[-1]}" if _LETTER.match(upper) else upper
 
 
-def is_tunable(name: str) -> bool:
-    """Return whether a constexpr's name says that it is a tile or the like."""
+def is_tunable(name: str, kernel: ast.FunctionDef | None = None) -> bool:
+    """Return whether a constexpr's name says that it is a tile or the like; B alone may be a batch.
+
+    A kernel tells which: it has a range of its tile's extent.
+    """
+    if name.upper() == "B" and (kernel is None or not has_range(kernel, name)):
+        return False
     return bool(suggest({_tile_name(name): 64}))

@@ -94,7 +94,7 @@ def _of_launch(sources: Sources, module: ModuleText, call: ast.Call, named: ast.
     parameters = constexprs(kernel) if kernel is not None else [item for item in given if item.isupper()]
     maker = _Maker(sources, module, kernel, name)
     for parameter in parameters:
-        if not is_tunable(parameter):
+        if not is_tunable(parameter, kernel):
             continue
         if parameter in given:
             yield from maker.constexpr(parameter, given[parameter])
@@ -171,7 +171,7 @@ class _Maker:
 def _of_heuristics(sources: Sources, module: ModuleText, kernel: ast.FunctionDef) -> Iterator[Launched]:
     maker = _Maker(sources, module, kernel, kernel.name)
     for name, value in heuristics(kernel):
-        if not (is_tunable(name) or name in OPTIONS):
+        if not (is_tunable(name, kernel) or name in OPTIONS):
             continue
         if isinstance(value, ast.Lambda):
             bodies = [value.body]
@@ -210,7 +210,7 @@ def _of_config(sources: Sources, module: ModuleText, kernel: ast.FunctionDef) ->
     for name, value in {**(entries or {}), **options}.items():
         if name in OPTIONS:
             yield from maker.option(name, value)
-        elif name in constexprs(kernel) and is_tunable(name):
+        elif name in constexprs(kernel) and is_tunable(name, kernel):
             yield from maker.constexpr(name, value)
 
 

@@ -92,6 +92,12 @@ def is_tile(kernel: ast.FunctionDef, name: str) -> bool:
     return False
 
 
+def has_range(kernel: ast.FunctionDef, name: str) -> bool:
+    """Return whether a kernel has `tl.arange(0, NAME)`."""
+    calls = (node for node in ast.walk(kernel) if isinstance(node, ast.Call) and len(node.args) == 2)
+    return any(ast.unparse(call) == f"tl.arange(0, {name})" for call in calls)
+
+
 def builds_kernel(function: ast.FunctionDef) -> bool:
     """Return whether a function defines a kernel of TileLang in it."""
     inner = [node for node in ast.walk(function) if isinstance(node, ast.FunctionDef) and node is not function]

@@ -53,6 +53,35 @@ def test_bind_changes_these_constants_and_nothing_else(m: int, text: str, tup: i
     ast.parse(bound.source)
 
 
+@pytest.mark.parametrize(
+    ("line", "value", "bound"),
+    [
+        ("BLOCK = 1 << 6", 64, "BLOCK = 9"),
+        ("BLOCK = 2 * 32  # a tile", 64, "BLOCK = 9  # a tile"),
+        ("BLOCK = tl.constexpr(64)", 64, "BLOCK = tl.constexpr(9)"),
+        ("BLOCK: tl.constexpr = 64", 64, "BLOCK: tl.constexpr = 9"),
+        ("BLOCK, OTHER = 8, 16", 8, "BLOCK, OTHER = 9, 16"),
+        ("(OTHER, BLOCK) = (\n    16,\n    8,\n)", 8, "(OTHER, BLOCK) = (\n    16,\n    9,\n)"),
+        ("BLOCK = -(2**3)", None, ""),
+        ("BLOCK = 1 << 99", None, ""),
+        ("BLOCK = 1 // 0", None, ""),
+        ("BLOCK = min(64, 128)", None, ""),
+        ("BLOCK = OTHER = 64", None, ""),
+        ("BLOCK, *OTHER = 1, 2", None, ""),
+        ("BLOCK, OTHER = sizes()", None, ""),
+    ],
+)
+def test_ways_to_write_a_constant(line: str, value: int | None, bound: str) -> None:
+    """What is more than arithmetic of numbers is computed, and its text says how."""
+    kernel = PythonKernel.parse(f"import triton\n{line}\n\n\nclass ModelNew: ...\n")
+    assert kernel.config.get("BLOCK") == value
+    if value is None:
+        assert set(kernel.computed) <= {"BLOCK"}
+    else:
+        assert kernel.bind({"BLOCK": 9}).source == f"import triton\n{bound}\n\n\nclass ModelNew: ...\n"
+        assert not kernel.computed
+
+
 def test_the_digest_follows_the_source() -> None:
     kernel = PythonKernel.parse(SOURCE)
     assert kernel.digest == PythonKernel.parse(SOURCE).digest

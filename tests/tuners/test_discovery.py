@@ -110,6 +110,13 @@ def test_constraints_may_name_sizes_of_the_problem() -> None:
     [
         (DECLARED, {"BLOK": [1]}, [], "k has no parameter BLOK; its constants are BLOCK, THREADS, MODE"),
         ("x = 1", {"BLOCK": [1]}, [], "k has no parameter BLOCK; its constants are none"),
+        (
+            "TILE = min(64, 128)",
+            {"TILE": [1]},
+            [],
+            r"its constants are none \(computed, so not set: TILE = min\(64, 128\)\)",
+        ),
+        ("TILE = min(64, 128)", {}, [], r"no constant that looks like a tile.*TILE = min\(64, 128\)"),
         ("EPS = 1e-5\nSEARCH_SPACE = {}", {}, [], "declares no SEARCH_SPACE .* `params` BLOCK_M=32,64,128"),
         ("EPS = 1e-5", {}, [], "declares no SEARCH_SPACE .* `params` BLOCK_M=32,64,128"),
         (DECLARED, {}, ["BLOCK > 4", "BLOCK < 5"], "no config satisfies 'BLOCK < 5' together with 'BLOCK > 4'"),

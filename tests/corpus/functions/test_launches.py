@@ -98,6 +98,18 @@ def test_where_a_block_comes_from(tmp_path: Path, body: str, start: int, constan
     assert back in patched(function, **{constant: 128})
 
 
+@pytest.mark.parametrize(("extent", "found"), [("B", {"SCALE_B"}), ("16", set())])
+def test_one_letter_is_a_tile_where_a_range_has_its_extent(tmp_path: Path, extent: str, found: set[str]) -> None:
+    """Else it may be a batch, such as of `program_id // B`."""
+    text = HEAD.replace("BLOCK", "B").replace("tl.arange(0, B)", f"tl.arange(0, {extent})")
+    path = tmp_path / "ops.py"
+    path.write_text(
+        f"{text}def scale(x):\n    y = torch.empty_like(x)\n{LAUNCH.replace(', B)', ', 64)')}    return y\n{TAIL}"
+    )
+    function = translate(f"{path}::scale", f"{path}::scale_torch", f"{path}::inputs")
+    assert {name for name in function.kernel.config if name.startswith("SCALE_B")} == found
+
+
 def test_defaults_of_arguments_and_what_callers_give(tmp_path: Path) -> None:
     function = written(tmp_path, LAUNCH, head="x, B=32")
     assert "def scale(x, B=128):" in patched(function, SCALE_BLOCK=128)
