@@ -28,11 +28,15 @@ def operation_of(operation: Any, position: int, number: int) -> Operation | None
     _, linalg = load()
     if not operation.name.startswith("linalg.") or operation.name in ("linalg.fill", "linalg.yield", "linalg.index"):
         return None
+    if is_quantized(operation.name):
+        raise NotSchedulableError("it is quantized: products with zero points are not scheduled")
     if linalg.isa_contraction_op(operation):
         roles = _roles(linalg.infer_contraction_dimensions(operation), _PRODUCT)
         return _described(operation, position, number, _names(roles, _PRODUCT), roles)
     if linalg.isa_convolution_op(operation):
         dimensions = linalg.infer_convolution_dimensions(operation)
+        if dimensions is None:
+            raise NotSchedulableError("its loops are not those of a convolution of two tensors")
         roles = _roles(dimensions, _CONVOLUTION)
         if list(dimensions.depth) or not (roles["input_channel"] and roles["output_channel"]):
             raise NotSchedulableError("it is depthwise, grouped or a pooling")
@@ -40,6 +44,11 @@ def operation_of(operation: Any, position: int, number: int) -> Operation | None
             raise NotSchedulableError("it is not a 2-d convolution")
         return _described(operation, position, number, _names(roles, _CONVOLUTION), roles)
     raise NotSchedulableError("it is neither a matrix product nor a convolution")
+
+
+def is_quantized(name: str) -> bool:
+    """Return whether an operation of linalg takes zero points beside its tensors."""
+    return name.startswith("linalg.quantized_") or (name.startswith("linalg.") and name.endswith("_q"))
 
 
 def _roles(dimensions: Any, names: Mapping[str, str]) -> dict[str, list[int]]:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -97,6 +99,31 @@ def test_what_has_no_schedule_is_named_with_the_reason() -> None:
     problem = analyse(text, "pooled")
     assert [operation.name for operation in problem.operations] == ["matmul_0"]
     assert problem.remarks == ("linalg.pooling_nhwc_max is not scheduled: it is depthwise, grouped or a pooling",)
+
+
+QUANTIZED_PRODUCT = """func.func @f(%l: tensor<8x6xi8>, %r: tensor<6x4xi8>, %o: tensor<8x4xi32>) -> tensor<8x4xi32> {
+  %z = arith.constant 3 : i32
+  %0 = linalg.quantized_matmul ins(%l, %r, %z, %z : tensor<8x6xi8>, tensor<6x4xi8>, i32, i32)
+         outs(%o : tensor<8x4xi32>) -> tensor<8x4xi32>
+  return %0 : tensor<8x4xi32>
+}"""
+QUANTIZED_CONVOLUTION = """func.func @f(%x: tensor<1x8x8x4xi8>, %w: tensor<3x3x4x8xi8>, %o: tensor<1x6x6x8xi32>)
+    -> tensor<1x6x6x8xi32> {
+  %z = arith.constant 3 : i32
+  %0 = linalg.conv_2d_nhwc_hwcf_q ins(%x, %w, %z, %z : tensor<1x8x8x4xi8>, tensor<3x3x4x8xi8>, i32, i32)
+         outs(%o : tensor<1x6x6x8xi32>) -> tensor<1x6x6x8xi32>
+  return %0 : tensor<1x6x6x8xi32>
+}"""
+
+
+@pytest.mark.parametrize("text", [QUANTIZED_PRODUCT, QUANTIZED_CONVOLUTION], ids=["product", "convolution"])
+def test_what_is_quantized_says_so_and_how_to_go_on(text: str) -> None:
+    with pytest.raises(ProblemError, match="it is quantized: products with zero points are not scheduled") as caught:
+        analyse(text, "quantized")
+    command = str(caught.value).partition("iree-opt ")[2]
+    tool = str(Path(sys.executable).with_name("iree-opt"))
+    lowered = subprocess.run([tool, *shlex.split(command)], input=text, capture_output=True, text=True, check=True)
+    assert len(analyse(lowered.stdout, "lowered").operations) == 1
 
 
 @pytest.mark.parametrize(
