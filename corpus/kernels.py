@@ -59,12 +59,12 @@ def find_kernel(reference: str, backend: str, dataset: Path | None = None) -> Ke
     """
     if dataset is not None and names_solution(reference, dataset):
         return find_solution(reference, backend, dataset)
-    path = Path(reference)
+    path, is_problem = Path(reference), False
     if is_file(path):
         source = _read(path)
         if "class ModelNew" in source or "class Model" not in source:
             return KernelFile(path, _problem_of(path, source))
-        reference = path.name
+        reference, is_problem = path.name, True
     if product := next((file for file in list_gemm_kernels(backend) if file.problem == reference), None):
         return product
     available = {file.problem: file for file in list_kernels(backend)}
@@ -78,8 +78,17 @@ def find_kernel(reference: str, backend: str, dataset: Path | None = None) -> Ke
         raise KernelError(
             f"{path} is a folder; name one of its kernels: optimize --list-slow --folder {path} shows them"
         )
+    if is_problem:
+        raise KernelError(
+            f"{path} has a class Model and no ModelNew, so it is a problem, and there is no {backend} kernel of that "
+            "name; call the class of a kernel ModelNew and name its problem with `problem`, or name a function of the "
+            f"file: {path.name}::NAME"
+        )
     known = [*available, *(problem.name for problem in list_problems() if problem.id in available)]
-    raise KernelError(f"no {backend} kernel {reference!r}{nearest(reference, known)}; optimize --list-slow shows all")
+    missing = f"there is no file {reference}, and " if path.suffix == ".py" else ""
+    raise KernelError(
+        f"{missing}no {backend} kernel {reference!r}{nearest(reference, known)}; optimize --list-slow shows all"
+    )
 
 
 def _problem_of(path: Path, source: str) -> str:

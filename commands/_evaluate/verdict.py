@@ -65,6 +65,8 @@ class Result(EvaluationResult):
     """Why there is no evaluation: the file is not a kernel."""
     result: ForPython[KernelBenchResult | None] = None
     """By KernelBench's protocol."""
+    tolerance: ForPython[float | None] = None
+    """KernelBench's, absolute and relative."""
 
     @computed
     def environment(self) -> dict[str, str] | None:
@@ -98,7 +100,7 @@ class Result(EvaluationResult):
             return _speeds_differ(strict, other)
         if other.correctness:
             said = strict.rejection.rule if strict.rejection else strict.status.value.replace("_", " ")
-            why = _WHY_ACCEPTED.get(strict.status, "it ran through there")
+            why = self._larger_tolerance(strict) or _WHY_ACCEPTED.get(strict.status, "it ran through there")
             return f"strict refuses it ({said}), kernelbench accepts it: {why}"
         if strict.ok:
             why = ""
@@ -106,6 +108,19 @@ class Result(EvaluationResult):
                 why = ": it copies no weights, so both constructors must draw the same ones after the same seed"
             return f"strict accepts it, kernelbench does not ({other.reason}){why}"
         return ""
+
+    def _larger_tolerance(self, strict: Evaluation) -> str:
+        """Return why KernelBench accepts what is wrong for the problem's own inputs already; '' where it is not."""
+        found = strict.correctness
+        if strict.status is not Status.WRONG_VALUE or found is None or found.distributions or self.tolerance is None:
+            return ""
+        error, absolute = found.own_error, found.absolute_tolerance
+        if error <= self.tolerance:
+            why = f"the error of {error:.2g} is below its absolute tolerance of {self.tolerance:g}"
+        else:
+            why = f"it allows {self.tolerance:g} and {self.tolerance:g} of the value"
+        ours = found.tolerance if absolute is None else absolute
+        return f"{why}, where strict allows {ours:.2g} and {found.tolerance:.2g} of the value"
 
     @property
     def correct(self) -> bool:
@@ -266,6 +281,7 @@ class KernelJudge:
 
     def __init__(self, protocols: Protocols, evaluator: SeveralWorkloads[LocalEvaluator | RemoteEvaluator]) -> None:
         self._strict, self._evaluator, self._kernelbench = protocols.strict, evaluator, None
+        self._tolerance = protocols.kernelbench.precision.tolerance if protocols.kernelbench else None
         if protocols.kernelbench is not None:
             assert isinstance(evaluator.first, LocalEvaluator)
             self._kernelbench = KernelBench(evaluator.first.processes, protocols.kernelbench)
@@ -284,6 +300,7 @@ class KernelJudge:
             evaluation=evaluation,
             refusal=subject.refusal if self._strict else "",
             result=found,
+            tolerance=self._tolerance,
         )
 
 

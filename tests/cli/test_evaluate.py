@@ -12,7 +12,7 @@ from kernelwright.cli.main import app
 from kernelwright.commands._evaluate.folder import describe_fast_p
 from kernelwright.commands._evaluate.verdict import Result, describe_evaluation
 from kernelwright.commands._optimize.result import exactness_line
-from kernelwright.core import Config, Rejection
+from kernelwright.core import Config, Correctness, Rejection
 from kernelwright.evaluators.kernelbench.result import KernelBenchResult
 from typer.testing import CliRunner
 
@@ -149,6 +149,35 @@ def test_the_remark_says_who_refuses_and_why() -> None:
     assert "copies no weights" in judged(5.0, mismatch).remark
     assert judged("wrong_value", mismatch).remark == ""
     assert [result.correct for result in (judged(5.0, right), rejected, judged(5.0, mismatch))] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("error", "distributions", "why"),
+    [
+        (7.9e-5, (), "the error of 7.9e-05 is below its absolute tolerance of 0.0001, where strict allows 5.4e-09 and"),
+        (0.5, (), "it allows 0.0001 and 0.0001 of the value, where strict allows 5.4e-09 and 0.0001 of the value"),
+        (7.9e-5, ("signs",), "it tries the problem's own inputs only"),
+    ],
+)
+def test_a_tolerance_above_the_outputs_is_named_as_the_reason(
+    error: float, distributions: tuple[str, ...], why: str
+) -> None:
+    """A softmax of 20,000 columns is 5e-5: zeros pass there."""
+    right = {"correctness": True, "runtime": 5.0, "ref_runtime": 10.0}
+    compared = Correctness(
+        seeds=(1,),
+        max_abs_error=error,
+        max_rel_error=1.0,
+        own_errors=(error, 1.0),
+        tolerance=1e-4,
+        absolute_tolerance=5.4e-9,
+        passed=False,
+        distributions=distributions,
+    )
+    found = judged("wrong_value", right)
+    assert found.evaluation is not None
+    wrong = found.evaluation.model_copy(update={"correctness": compared})
+    assert why in found.model_copy(update={"evaluation": wrong, "tolerance": 1e-4}).remark
 
 
 def test_fast_p_in_one_line() -> None:

@@ -71,6 +71,15 @@ def test_impossible_options(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_file_without_a_kernel_is_told_from_one_that_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(SCALE_KERNEL.replace("ModelNew", "Model"))
+    said = refused(kernelwright("evaluate", "--kernel", "model.py", "--device", "cpu", cwd=tmp_path))
+    assert "model.py has a class Model and no ModelNew" in said
+    assert "call the class of a kernel ModelNew and name its problem with --problem" in said
+    said = refused(kernelwright("evaluate", "--kernel", "missing.py", "--device", "cpu", cwd=tmp_path))
+    assert "there is no file missing.py" in said
+
+
 @pytest.mark.parametrize("value", ["--max-iterations=many", "--backend=cobol", "--no-such-option"])
 def test_options_that_do_not_parse(tmp_path: Path, value: str) -> None:
     run = kernelwright("optimize", "--kernel", "2_10", value, cwd=tmp_path)
