@@ -8,24 +8,31 @@ COMPLETE := $(VENV)/.complete
 # Of pyproject.toml: what the tests need beside what `optimize` does.
 EXTRAS := dev,iree,llm,mcp,notebooks,plots,rag,ray,remote,triton
 
-.PHONY: setup setup-all optimize test test-all lint check format docs clean
+.PHONY: setup setup-all optimize test test-all lint check format docs lock clean
 
 setup: $(READY)
 
 setup-all: $(COMPLETE)
 
-# The CPU build of torch comes first: asked for by another package it would bring gigabytes of CUDA.
+# Packages are those of requirements/, by their hashes; only torch and Triton have a build a machine, of one version.
+# The CPU build of torch comes before kernelwright: asked for by another package it would bring gigabytes of CUDA.
 # A machine with a CUDA build of torch in its Python keeps it: make setup TORCH= VENV_OPTIONS=--system-site-packages
 TORCH ?= torch
 VENV_OPTIONS ?=
-$(READY): pyproject.toml constraints.txt
+INSTALL := $(BIN)/pip install -qq --disable-pip-version-check
+LOCKED := $(INSTALL) --no-deps --require-hashes -r
+# What is built is built with the locked setuptools.
+CHECKED := $(INSTALL) --no-build-isolation -c constraints.txt
+$(READY): pyproject.toml constraints.txt requirements/setup.txt
 	$(PYTHON) -m venv $(VENV_OPTIONS) $(VENV)
-	$(if $(TORCH),$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt $(TORCH))
-	$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e .
+	$(LOCKED) requirements/setup.txt
+	$(if $(TORCH),$(CHECKED) $(TORCH))
+	$(CHECKED) -e .
 	@touch $@
 
-$(COMPLETE): $(READY)
-	$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
+$(COMPLETE): $(READY) requirements/all.txt
+	$(LOCKED) requirements/all.txt
+	$(CHECKED) -e '.[$(EXTRAS)]'
 	@# Type checkers and import-linter do not follow editable installs; a link on their path they do.
 	@mkdir -p $(VENV)/link && ln -sfn "$(CURDIR)" $(VENV)/link/kernelwright
 	@# Tests start many processes, and where PYTHONDONTWRITEBYTECODE is set each would compile what it imports.
@@ -60,9 +67,20 @@ format: $(COMPLETE)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(READY)
-	$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[docs]'
+docs: $(COMPLETE)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# constraints.txt and requirements/ from pyproject.toml: the versions there are kept where they can be, or
+# make lock UPGRADE=--upgrade. Where torch's CPU build is not on the index, UV_FIND_LINKS or UV_INDEX says where it is.
+UPGRADE ?=
+COMPILE := $(BIN)/uv pip compile -q --python $(BIN)/python --no-annotate --custom-compile-command 'make lock'
+HASHED := $(COMPILE) -c constraints.txt --generate-hashes --no-emit-package torch --no-emit-package triton
+lock: $(READY)
+	$(CHECKED) uv
+	$(COMPILE) $(UPGRADE) --all-extras pyproject.toml requirements/lock.in -o constraints.txt
+	sed -i 's/+cpu$$//' constraints.txt
+	$(HASHED) pyproject.toml requirements/lock.in -o requirements/setup.txt
+	$(HASHED) --all-extras pyproject.toml requirements/lock.in -o requirements/all.txt
 
 clean:
 	rm -rf $(VENV)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,8 @@ def steps(path: Path) -> list[dict[str, Any]]:
     assert job["runs-on"] and job["timeout-minutes"]
     for step in job["steps"]:
         assert ("run" in step) != ("uses" in step)
-        assert "@" in step.get("uses", "@")
+        # A tag can be moved to other code, a commit cannot.
+        assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}|", step.get("uses", "")), step
     return list(job["steps"])
 
 
