@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import shutil
 from importlib.machinery import ModuleSpec
@@ -21,6 +22,20 @@ PACKAGE = importlib.util.find_spec(PACKAGED)
 if PACKAGE is None or PACKAGE.origin is None:
     pytest.skip(f"could not find {PACKAGED}", allow_module_level=True)
 MODEL = Path(PACKAGE.origin).with_name("model")
+
+
+@pytest.mark.parametrize(
+    ("name", "digest"),
+    [
+        ("model.safetensors", "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"),
+        ("tokenizer.json", "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"),
+        ("vocab.txt", "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"),
+    ],
+)
+def test_the_package_holds_the_model_that_sentence_transformers_published(name: str, digest: str) -> None:
+    """docs/retrieval.md says where both come from. Nothing in it is code that is run: its weights are no pickle."""
+    assert hashlib.sha256((MODEL / name).read_bytes()).hexdigest() == digest
+    assert not [path.name for path in MODEL.rglob("*") if path.suffix in (".py", ".bin", ".pt", ".pkl", ".so")]
 
 
 def _without(monkeypatch: pytest.MonkeyPatch, *missing: str) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import dspy
 import pytest
 from kernelwright.agent.models.choice import parse
 from kernelwright.core import Budget, ModelError, OptionError
@@ -37,6 +38,17 @@ def test_a_model_that_works_is_asked_for_one_word(tmp_path: Path) -> None:
     (record,) = asked.records
     assert (record["purpose"], record["lane"]) == ("probe", "check.openai/gpt-4o")
     assert server.requests[0].body["messages"][-1]["content"] == "Reply with the word ready."
+
+
+def test_no_reply_enters_dspys_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its cache on disk unpickles whatever lies there. A run's own transcript is JSON."""
+    monkeypatch.setenv("DSPY_CACHEDIR", str(tmp_path / "cache"))
+    monkeypatch.delitem(vars(dspy), "cache", raising=False)
+    with OpenAIServer([Text("ready"), Text("one"), Text("two")]) as server:
+        models = Asked(tmp_path, server=server).models()
+        models.check()
+        assert [ask(models), ask(models)] == ["one", "two"]
+    assert "cache" not in vars(dspy) and not (tmp_path / "cache").exists()
 
 
 def test_both_models_are_asked_and_the_same_one_once(tmp_path: Path) -> None:
