@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,11 +14,13 @@ from .guards.own_kernels import registers_operators
 from .pipeline.candidate_runner import CONFIRMED, SUSPICIOUS_SPEEDUP, CandidateRunner
 from .pipeline.evaluation import EvaluationPipeline, is_timed
 from .pipeline.interleaved_timer import InterleavedTimes
+from .pipeline.lost_servers import Pair
 from .pipeline.verdicts import common_fields, compile_failure, failed_evaluation, rejected_evaluation
 from .pipeline.verification import Verification
 from .reference.client import ReferenceClient
 from .settings import Precision
 from .workers.channel import Message
+from .workers.client import ServerEndedError
 
 
 @dataclass
@@ -175,12 +177,15 @@ class Contest:
         runner: CandidateRunner,
         precision: Precision,
         broken_rule: Callable[[TorchProblem, Kernel], Rejection | None],
+        in_full: Callable[[TorchProblem, Iterable[Pair]], Iterable[Evaluation]],
     ) -> None:
-        """`broken_rule` says which rule a kernel's source breaks, None where it breaks none."""
+        """`broken_rule` says which rule a kernel's source breaks, None where it breaks none; `in_full` evaluates
+        kernels one after another."""
         self._pipeline = pipeline
         self._runner = runner
         self._precision = precision
         self._broken_rule = broken_rule
+        self._in_full = in_full
 
     def evaluations(self, problem: TorchProblem, kernels: Sequence[Kernel]) -> list[Evaluation]:
         """Return one evaluation per kernel; a suspicious speedup is measured a second time."""
@@ -201,14 +206,14 @@ class Contest:
                 )
             except EntrantFailedError as lost:
                 found[left[lost.number]] = lost.evaluation
-            except ProblemError:  # alone it shows whether that is the reference's own fault
+            except (ProblemError, ServerEndedError):  # alone it shows whether that is the reference's own fault
                 together = False
             finally:
                 self._runner.forget_candidate()
         measured = all(item.measured for item in found.values())
         if together and measured and not self._runner.may_lack_memory(problem, found.values()):
             return [found[number] for number in range(len(kernels))]
-        return [self._runner.evaluate_in_full(problem, kernel, Config()) for kernel in kernels]
+        return list(self._in_full(problem, ((kernel, Config()) for kernel in kernels)))
 
     def _beside_each_other(self, problem: TorchProblem, kernels: Sequence[Kernel]) -> list[Evaluation]:
         """Check one kernel after another, then time those that passed.

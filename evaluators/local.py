@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from .pipeline.candidate_runner import CandidateRunner
 from .pipeline.evaluation import is_timed
 from .pipeline.interleaved_timer import InterleavedTimer, InterleavedTimes
 from .pipeline.kept_processes import KeptProcesses
+from .pipeline.lost_servers import Pair, with_new_servers
 from .pipeline.processes import Processes
 from .pipeline.search import searched
 from .pipeline.servers import languages_of
@@ -34,6 +35,7 @@ from .reference.generated_codes import GeneratedCodes
 from .reference.roofline import profile
 from .settings import Convolutions, Settings
 from .waiting import WatchedAccess, WorkingClock
+from .workers.client import ServerEndedError
 
 
 class LocalEvaluator:
@@ -108,13 +110,31 @@ class LocalEvaluator:
         if (broken := self._broken_rule(problem, kernel)) is not None:
             yield from (rejected_evaluation(kernel, config, broken, self.settings.precision) for config in configs)
             return
-        self.prepare(problem, kernel)
-        if self.settings.search is not None and is_timed(kernel, self.device):
-            pairs = ((kernel, config) for config in configs)
-            yield from searched(self._runner, self.settings.search, problem, kernel, pairs, known)
+        pairs = ((kernel, config) for config in configs)
+        if (search := self.settings.search) is None or not is_timed(kernel, self.device):
+            yield from self._in_full(problem, pairs)
             return
-        for config in configs:
-            yield self._runner.evaluate_in_full(problem, kernel, config)
+
+        def measured(left: Iterator[Pair]) -> Generator[Evaluation]:
+            self.prepare(problem, kernel)
+            yield from searched(self._runner, search, problem, kernel, left, known)
+
+        yield from self._with_new_servers(measured, pairs)
+
+    def _in_full(self, problem: TorchProblem, pairs: Iterable[Pair]) -> Generator[Evaluation]:
+        """Evaluate one after another."""
+
+        def measured(left: Iterator[Pair]) -> Generator[Evaluation]:
+            for kernel, config in left:
+                self.prepare(problem, kernel)
+                yield self._runner.evaluate_in_full(problem, kernel, config)
+
+        yield from self._with_new_servers(measured, pairs)
+
+    def _with_new_servers(
+        self, measured: Callable[[Iterator[Pair]], Generator[Evaluation]], pairs: Iterable[Pair]
+    ) -> Generator[Evaluation]:
+        yield from with_new_servers(measured, pairs, self.forget_candidate, self.settings.precision)
 
     def screen(self, problem: Problem, kernels: Sequence[Kernel]) -> Generator[Evaluation]:
         """Evaluate different kernels as configs in a search, in one process; see `core.Screener`."""
@@ -125,18 +145,22 @@ class LocalEvaluator:
                 yield from self.evaluate(problem, kernel, [Config()])
             return
         allowed = [kernel for kernel in kernels if self._broken_rule(problem, kernel) is None]
-        for kernel in allowed:
-            self.processes.servers.load(languages_of(kernel))
         # Nothing is chosen by what is measured, so all may be compiled at once.
         search = replace(search, compilers=max(1, min(cores(), len(allowed))), window=max(1, len(allowed)))
         pairs = ((kernel, Config()) for kernel in allowed)
+
+        def measured(left: Iterator[Pair]) -> Generator[Evaluation]:
+            for kernel in allowed:
+                self.processes.servers.load(languages_of(kernel))
+            yield from searched(self._runner, search, problem, kernels[0], left, ())
+
         # Closed here, not when it is collected: there an interruption would be ignored.
-        with contextlib.closing(searched(self._runner, search, problem, kernels[0], pairs, ())) as measured:
+        with contextlib.closing(self._with_new_servers(measured, pairs)) as found:
             for kernel in kernels:
                 if (broken := self._broken_rule(problem, kernel)) is not None:
                     yield rejected_evaluation(kernel, Config(), broken, self.settings.precision)
                 else:
-                    yield next(measured)
+                    yield next(found)
 
     def compare(self, problem: Problem, kernel: Kernel, configs: Sequence[Config]) -> list[Evaluation]:
         """One evaluation per config, all timed interleaved; see `core.Evaluator`."""
@@ -145,6 +169,15 @@ class LocalEvaluator:
     def _compared(self, problem: TorchProblem, kernel: Kernel, configs: Sequence[Config]) -> list[Evaluation]:
         if (broken := self._broken_rule(problem, kernel)) is not None:
             return [rejected_evaluation(kernel, config, broken, self.settings.precision) for config in configs]
+        found = None
+        with contextlib.suppress(ServerEndedError):
+            found = self._interleaved(problem, kernel, configs)
+        # Together they may also leave the reference too little memory. Evaluating one alone shows whether that was the
+        # cause.
+        return found or list(self._in_full(problem, ((kernel, config) for config in configs)))
+
+    def _interleaved(self, problem: TorchProblem, kernel: Kernel, configs: Sequence[Config]) -> list[Evaluation] | None:
+        """Evaluate in one process, if all can be; else return None."""
         self.processes.start_compilers()
         reference_client = self._runner.reference_for(problem, kernel)
         self.forget_candidate()
@@ -169,13 +202,11 @@ class LocalEvaluator:
                         return found
         finally:
             client.close()
-        # Together they may also leave the reference too little memory. Evaluating one alone shows whether that was the
-        # cause.
-        return [self._runner.evaluate_in_full(problem, kernel, config) for config in configs]
+        return None
 
     def contest(self, problem: Problem, kernels: Sequence[Kernel]) -> list[Evaluation]:
         """One evaluation per kernel, all timed interleaved; see `core.Judge`."""
-        contest = Contest(self._contest, self._runner, self.settings.precision, self._broken_rule)
+        contest = Contest(self._contest, self._runner, self.settings.precision, self._broken_rule, self._in_full)
         return [self._told(item) for item in contest.evaluations(TorchProblem.of(problem), kernels)]
 
     def profile(self, problem: Problem) -> Profile:

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from ...core import DeviceError, MlirProblem, Status
 from ..workers.channel import Message
-from ..workers.client import WorkerDiedError, WorkerTimeoutError
+from ..workers.client import ServerEndedError, WorkerDiedError, WorkerTimeoutError
 from .answers import read_answer
 from .pinning import pin
 from .processes import IreeProcesses
@@ -81,6 +81,8 @@ class ModuleProcess:
         except WorkerDiedError as died:
             status = Status.NOT_MEASURED if died.killed else Status.CRASHED
             raise ModuleFailedError(status, died.cause or f"the process that ran it {died}{self._said()}") from None
+        except ServerEndedError as ended:
+            raise ModuleFailedError(Status.NOT_MEASURED, ended.message) from None
         except ValidationError:
             self.close()
             raise ModuleFailedError(Status.CRASHED, "the process that ran it sent no proper answer") from None

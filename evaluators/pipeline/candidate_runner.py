@@ -21,7 +21,7 @@ from ..reference.client import ReferenceClient, ReferenceLostError
 from ..settings import Settings
 from ..workers.client import Worker
 from ..workers.removal import remove_tree
-from ..workers.shortages import ATTEMPTS
+from ..workers.shortages import ATTEMPTS, TRIED
 from .device_access import DeviceAccess
 from .evaluation import EvaluationPipeline
 from .processes import Processes
@@ -34,7 +34,6 @@ SUSPICIOUS_SPEEDUP = 10.0
 OUT_OF_MEMORY = ("out of memory", "ALLOC_FAILED")
 """Messages of torch, CUDA and its libraries about too little memory, for a kernel, its plan or other sizes."""
 CONFIRMED = "more than {:g} times as fast as the reference: measured twice, in two processes"
-TRIED = f"tried {ATTEMPTS} times; `resume` measures it"
 BESIDE = "beside this kernel, and not without it, {}; leave the reference memory and room on the disk"
 
 

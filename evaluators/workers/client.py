@@ -21,7 +21,6 @@ from .shortages import killed_for_memory, memory_state
 
 _LOG = logging.getLogger(__name__)
 FLOODED = f"was stopped, since it printed more than {MOST_BYTES >> 20} MB in one request"
-ENDED = "the evaluation server ended (out of memory?); run again with `resume`"
 
 
 class WorkerDiedError(Exception):
@@ -39,6 +38,13 @@ class WorkerDiedError(Exception):
     def killed(self) -> bool:
         """Whether somebody killed it: no fault of a program ends with this signal."""
         return self.code == -signal.SIGKILL
+
+
+class ServerEndedError(DeviceError):
+    """The server that workers are forked from has ended, and they with it: none of them is to blame."""
+
+    def __init__(self) -> None:
+        super().__init__("the evaluation server ended (out of memory?)", "run again with `resume`")
 
 
 class WorkerTimeoutError(Exception):
@@ -108,11 +114,11 @@ class Worker:
     def call(self, seconds: float, **request: Any) -> Message:
         """Send a request and wait for its response.
 
-        Raises `WorkerTimeoutError` or `WorkerDiedError`; the worker is gone after either. Raises `DeviceError` when the
-        server ended before, which is not the worker's fault.
+        Raises `WorkerTimeoutError` or `WorkerDiedError`; the worker is gone after either. Raises `ServerEndedError`
+        when the server ended before, which is not the worker's fault.
         """
         if not self._server.alive:
-            raise DeviceError(ENDED)
+            raise ServerEndedError
         if self._killed or self._ended:
             raise WorkerDiedError(None, "had ended before")
         self._go_on()
@@ -130,7 +136,7 @@ class Worker:
             if self._log.flooded:
                 raise WorkerDiedError(None, FLOODED) from None
             if not self._server.alive:  # its workers ended with it
-                raise DeviceError(ENDED) from None
+                raise ServerEndedError from None
             cause = killed_for_memory(code, self._memory, memory_state(), grown)
             raise WorkerDiedError(code, cause=cause) from None
         if answer.pop("nonce", None) != nonce:

@@ -22,7 +22,7 @@ from ...core import DeviceError
 from ...core.environment import allowed_environment
 from ...core.extras import how_to_install
 from .channel import Channel, Message
-from .client import ENDED, Ended, Worker
+from .client import Ended, ServerEndedError, Worker
 from .fork_server import REQUEST_BYTES
 from .log import Log
 from .memory import DeviceMemory
@@ -122,6 +122,8 @@ class ForkServer:
                     self._stuck()
                     raise DeviceError(STUCK.format(IMPORT_S, "to import its libraries")) from None
                 if not data:
+                    if self._was_killed():
+                        raise ServerEndedError
                     self._errors.seek(0)
                     last = self._errors.read().decode(errors="replace").strip().splitlines()[-1:]
                     raise DeviceError(f"the evaluation server did not start: {''.join(last) or 'no reason given'}")
@@ -179,7 +181,7 @@ class ForkServer:
     def _request(self, request: Message, fds: list[int], seconds: float) -> tuple[Message, int | None]:
         with self._lock:
             if self._ended:
-                raise DeviceError(ENDED)
+                raise ServerEndedError
             try:
                 self._socket.settimeout(seconds)
                 socket.send_fds(self._socket, [json.dumps(request).encode()], fds)
@@ -190,11 +192,17 @@ class ForkServer:
                 raise DeviceError(STUCK.format(seconds, _WAITS[request["op"]])) from None
             except (OSError, ValueError):
                 self._ended = True  # the sandbox around it may end a little later
-                raise DeviceError(ENDED) from None
+                raise ServerEndedError from None
             except BaseException:
                 self._ended = True  # Ctrl-C: the response would be taken for the next one's
                 raise
             return answer, pid
+
+    def _was_killed(self) -> bool:
+        """Return whether a server whose channel has closed was killed, which is no reason of its own."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self._process.wait(5) == -signal.SIGKILL
+        return False
 
     def _stuck(self) -> None:
         """Kill a server that does not answer; its workers end with it."""

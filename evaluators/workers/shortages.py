@@ -16,6 +16,7 @@ from pathlib import Path
 
 ATTEMPTS = 3
 """Attempts at a step that fails for a reason other than the kernel."""
+TRIED = f"tried {ATTEMPTS} times; `resume` measures it"
 PROBE_BYTES = 1 << 20
 NO_SPACE = ("No space left on device", "Disk quota exceeded", "Read-only file system")
 TOO_LARGE = ("File too large", "File size limit exceeded")

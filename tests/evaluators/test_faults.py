@@ -18,7 +18,6 @@ from pathlib import Path
 import pytest
 from kernelwright.core import (
     Budget,
-    DeviceError,
     Evaluation,
     Journal,
     Problem,
@@ -247,18 +246,15 @@ def test_a_reference_worker_that_is_killed_from_outside_costs_nothing(
     assert found["waits"].status is Status.OK, found["waits"].message
 
 
-def test_servers_that_are_killed_end_the_search_and_it_can_go_on(
+def test_servers_that_are_killed_from_outside_cost_nothing(
     short: LocalEvaluator, scale_problem: Problem, path: Path
 ) -> None:
-    ended = pytest.raises(DeviceError, match=r"the evaluation server ended .*run again with `resume`")
-    with killer(short, scale_problem, "servers") as killed, ended:
+    with killer(short, scale_problem, "servers") as killed:
         search(short, scale_problem, path, KILLED)
     assert killed
-    assert list(searched(path)) == ["fine 0"], "no verdict on a kernel that was not to blame"
-    search(short, scale_problem, path, KILLED)
     found = searched(path)
     require_fine(found, KILLED)
-    assert found["waits"].status is Status.OK
+    assert found["waits"].status is Status.OK, found["waits"].message
 
 
 def test_a_kernel_that_fills_the_disk_leaves_room_for_the_next(

@@ -11,13 +11,25 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from kernelwright.core import DeviceError, Journal, Kernel, Problem, Status, Trial, read_journal
+from kernelwright.core import (
+    Config,
+    DeviceError,
+    Evaluation,
+    Journal,
+    Kernel,
+    Problem,
+    Status,
+    TorchProblem,
+    Trial,
+    read_journal,
+)
 from kernelwright.core.journal import of
 from kernelwright.evaluators.compilation.pool import CompilePool, CompileStatus
 from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.evaluators.pipeline.candidate_runner import CandidateRunner
 from kernelwright.evaluators.workers.client import Worker
 
-from ..conftest import SCALE_KERNEL, Unguarded, torch_kernel
+from ..conftest import FAST, SCALE_KERNEL, Unguarded, torch_kernel
 from . import test_faults
 from .conftest import NewWorker
 from .test_faults import SHORT, search
@@ -128,6 +140,28 @@ def test_processes_that_are_killed_again_and_again_are_no_verdict(
     assert len(killed) >= 3
     assert found.status is Status.NOT_MEASURED, found.message
     assert "killed by SIGKILL, from outside; tried 3 times" in found.message
+
+
+def test_servers_that_are_killed_again_and_again_are_no_verdict(
+    scale_problem: Problem, scale_kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One kernel at which they end three times costs only itself."""
+    evaluated, called = CandidateRunner.evaluate_in_full, list[Config]()
+
+    def evaluate(runner: CandidateRunner, problem: TorchProblem, kernel: Kernel, config: Config) -> Evaluation:
+        called.append(config)
+        if config:
+            for pid in runner.processes.server_pids:
+                os.kill(pid, signal.SIGKILL)
+        return evaluated(runner, problem, kernel, config)
+
+    monkeypatch.setattr(CandidateRunner, "evaluate_in_full", evaluate)
+    with LocalEvaluator(settings=FAST) as killed:
+        lost, fine = killed.evaluate(scale_problem, scale_kernel, [Config({"BLOCK": 4}), Config()])
+    assert lost.status is Status.NOT_MEASURED
+    assert lost.message == "the evaluation server ended (out of memory?); tried 3 times; `resume` measures it"
+    assert fine.status is Status.OK, fine.message
+    assert called == [lost.config] * 3 + [Config()]
 
 
 @pytest.mark.parametrize("times", [1, 1000])
