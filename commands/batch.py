@@ -6,6 +6,7 @@ for a reply (--no-wait).
 
 from __future__ import annotations
 
+import tempfile
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -20,6 +21,7 @@ from rich.table import Table
 from ..core import KernelwrightError, Metrics, OptionError, ReplyPendingError
 from ..core.baselines import STRICT, against_text
 from ..core.events import Emit, Note, PartDone, PartStarted, Warned
+from ..evaluators.workers.removal import sweep
 from ..runtime import command, result
 from ..runtime.command import NOTHING_FASTER
 from ..runtime.jobs import earlier_summary
@@ -105,6 +107,7 @@ def plan(options: Options, runtime: Runtime) -> Plan:
 
 def run(plan: Plan, emit: Emit) -> Result:
     """Optimize each named kernel."""
+    sweep(Path(tempfile.gettempdir()))  # one that was killed may have left nothing else to do
     with plan.open_optimizer(emit) as optimizer:
         _ = optimizer.results  # a folder that cannot be written is reported now, not for each kernel
         summaries = []

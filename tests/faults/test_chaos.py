@@ -1,6 +1,7 @@
 """Kills at random moments: of the command or of one of its processes, each followed by `--resume`.
 
-KERNELWRIGHT_CHAOS_KILLS says how many kills, by default 10; KERNELWRIGHT_CHAOS_SEED repeats a run's choices.
+KERNELWRIGHT_CHAOS_KILLS says how many kills, by default 6, which are drawn among the commands;
+KERNELWRIGHT_CHAOS_SEED repeats a run's choices.
 """
 
 from __future__ import annotations
@@ -13,22 +14,60 @@ import signal
 import subprocess
 import time
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from kernelwright.core import Journal
+from kernelwright.evaluators.replay.saved import saved_plan
 
 from ..cli.commands import SCALE
 from ..cli.tuning import workplace
 from ..surroundings import KERNELWRIGHT, WARM_SERVER
 
-KILLS = int(os.environ.get("KERNELWRIGHT_CHAOS_KILLS", "10"))
+KILLS = int(os.environ.get("KERNELWRIGHT_CHAOS_KILLS", "6"))
 SEED = int(os.environ.get("KERNELWRIGHT_CHAOS_SEED", str(random.SystemRandom().randrange(10**6))))
-COMMANDS = {
-    "tune": ["tune", "kernel", "1_999.py", *SCALE, "--param", "BLOCK=0,4,8,16", "--tuner", "grid", "--no-save"],
-    "optimize": ["optimize", "--kernel", "1_999.py", *SCALE, "--max-iterations", "1", "--no-archive"],
+PRODUCT = """func.func @f(%l: tensor<8x16xf32>, %r: tensor<16x8xf32>, %o: tensor<8x8xf32>) -> tensor<8x8xf32> {
+  %0 = linalg.matmul ins(%l, %r : tensor<8x16xf32>, tensor<16x8xf32>) outs(%o : tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %0 : tensor<8x8xf32>
 }
+"""
+PLAIN = ("--device", "cpu", "--sandbox", "none")
+
+
+class Command(NamedTuple):
+    """A command for a user's folder."""
+
+    words: tuple[str, ...]
+    again: tuple[str, ...] = ("--resume",)
+    """What the second call has beside them: a command without a journal begins anew."""
+    repeats: bool = True
+    """Whether all runs find the same, up to timing."""
+    weight: int = 1
+    needs: str = ""
+    """A package."""
+
+
+BLOCKS = ("--param", "BLOCK=0,4,8,16", "--tuner", "grid", "--no-save")
+SIZES = ("-m", "16", "-m", "17", "-n", "32", "-k", "32")
+COMMANDS = {
+    "tune kernel": Command(("tune", "kernel", "1_999.py", *SCALE, *BLOCKS), weight=3),
+    "optimize": Command(
+        ("optimize", "--kernel", "1_999.py", *SCALE, "--max-iterations", "1", "--no-archive"), repeats=False, weight=3
+    ),
+    "batch": Command(
+        ("optimize", "--batch", "kernels.txt", "--dataset", ".", *PLAIN, "--max-iterations", "1", "--no-archive"),
+        repeats=False,
+    ),
+    "tune gemm": Command(("tune", "gemm", *SIZES, *PLAIN, "--output", "configs"), needs="triton"),
+    "tune mlir": Command(
+        ("tune", "mlir", "product.mlir", "--tuner", "grid", "--trials", "3", "--sandbox", "none"), needs="iree"
+    ),
+    "evaluate": Command(("evaluate", "--kernel", "1_999.py", *SCALE), again=()),
+    "plan": Command(("plan", "--kernel", "1_999.py", *SCALE, "--save-plan", "plan"), again=()),
+}
+DRAWN = Counter(random.Random(SEED).choices(list(COMMANDS), [command.weight for command in COMMANDS.values()], k=KILLS))
 ENDS = (0, 1, 3)
 """Exit codes of commands that came to their end."""
 
@@ -38,14 +77,16 @@ class Place:
 
     def __init__(self, folder: Path) -> None:
         self.folder = workplace(folder / "work")
+        (self.folder / "kernels.txt").write_text("1_999.py\n")
+        (self.folder / "product.mlir").write_text(PRODUCT)
         self.temporary = folder / "tmp"
         self.temporary.mkdir()
         known = {name: value for name, value in os.environ.items() if name != WARM_SERVER}
         self._environment = {**known, "TMPDIR": str(self.temporary)}
 
-    def start(self, *command: str) -> subprocess.Popen[str]:
+    def start(self, *words: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [*KERNELWRIGHT, *command],
+            [*KERNELWRIGHT, *words],
             cwd=self.folder,
             env=self._environment,
             stdout=subprocess.PIPE,
@@ -80,25 +121,32 @@ class Place:
             Journal(path).close()  # no lock is left
 
 
-def verdicts(journals: dict[Path, list[dict[str, Any]]]) -> Counter[tuple[str, ...]]:
+def verdicts(place: Place) -> Counter[tuple[str, ...]]:
     """What was found of each kernel and config, once for each time that it was measured."""
     found: Counter[tuple[str, ...]] = Counter()
-    for path, records in journals.items():
+    for path, records in place.journals().items():
         for record in records:
             if record["kind"] == "trial":
                 told = record["evaluation"]
                 config = json.dumps(told["config"], sort_keys=True)
-                found[path.name, record["origin"], told["kernel_digest"], config, told["status"]] += 1
+                journal = str(path.relative_to(place.folder))
+                found[journal, record["origin"], told["kernel_digest"], config, told["status"]] += 1
     return found
 
 
-def finished(place: Place, command: list[str]) -> str:
-    with place.start(*command) as run:
+def searched(found: Iterable[tuple[str, ...]]) -> set[tuple[str, ...]]:
+    """Those of a search: which configs are finalists depends on what was timed."""
+    return {key for key in found if not key[1].startswith("final")}
+
+
+def finished(place: Place, words: Iterable[str]) -> int:
+    """Run a command to its end; return its exit code."""
+    with place.start(*words) as run:
         assert run.stdout is not None
         said = run.stdout.read()
     assert run.returncode in ENDS, said
     assert "Traceback" not in said
-    return said
+    return run.returncode
 
 
 def kill_something(place: Place, run: subprocess.Popen[str], draw: random.Random) -> str:
@@ -114,25 +162,24 @@ def kill_something(place: Place, run: subprocess.Popen[str], draw: random.Random
     return f"one of {len(others)} processes"
 
 
-@pytest.fixture(scope="module", params=COMMANDS)
-def undisturbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, float, Any]:
-    """A command, the seconds that it takes, and what it finds where nobody kills anything."""
-    place = Place(tmp_path_factory.mktemp(request.param))
+@pytest.mark.timeout(200 + 60 * KILLS)
+@pytest.mark.parametrize("name", COMMANDS)
+def test_kills_lose_and_repeat_nothing(name: str, tmp_path: Path) -> None:
+    command = COMMANDS[name]
+    if not DRAWN[name]:
+        pytest.skip(f"no kill was drawn for it with seed {SEED}")
+    if command.needs:
+        pytest.importorskip(command.needs)
+    undisturbed = Place(tmp_path / "undisturbed")
     began = time.monotonic()
-    finished(place, COMMANDS[request.param])
+    code = finished(undisturbed, command.words)
     seconds = time.monotonic() - began
-    place.require_clean()
-    return request.param, seconds, verdicts(place.journals())
-
-
-@pytest.mark.timeout(60 + 40 * KILLS)
-def test_kills_lose_and_repeat_nothing(undisturbed: tuple[str, float, Any], tmp_path: Path) -> None:
-    name, seconds, expected = undisturbed
-    share = KILLS // 2 if name == "optimize" else KILLS - KILLS // 2
-    for number in range(share):
+    undisturbed.require_clean()
+    expected = verdicts(undisturbed)
+    for number in range(DRAWN[name]):
         draw = random.Random(f"{SEED} {name} {number}")
         place = Place(tmp_path / str(number))
-        with place.start(*COMMANDS[name]) as run:
+        with place.start(*command.words) as run:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 run.wait(draw.uniform(0.2, 0.95) * seconds)
             victim = kill_something(place, run, draw)
@@ -141,17 +188,18 @@ def test_kills_lose_and_repeat_nothing(undisturbed: tuple[str, float, Any], tmp_
         context = f"seed {SEED}, kill {number} of {name}: {victim}\n{said}"
         assert "Traceback" not in said, context
         before = place.journals()
-        finished(place, [*COMMANDS[name], "--resume"])
+        ended = finished(place, [*command.words, *command.again])
         after = place.journals()
         for path, records in before.items():
             assert after[path][: len(records)] == records, context
-        told = verdicts(after)
-        measured = Counter({key: times for key, times in told.items() if key[-1] != "not_measured"})
-        finals = {key for key in measured if key[1].startswith("final")}  # which these are depends on what was timed
-        searched = set(measured) - finals
-        assert all(measured[key] == 1 for key in searched), context
-        if name == "tune":
-            assert searched == {key for key in expected if not key[1].startswith("final")}, context
-            assert finals, context
-        assert measured, context
+        told = verdicts(place)
+        measured = {key: times for key, times in told.items() if key[-1] != "not_measured"}
+        assert all(measured[key] == 1 for key in searched(measured)), context
+        if command.repeats:
+            assert ended == code or {ended, code} <= {0, 3}, context
+            assert searched(measured) == searched(expected), context
+            assert len(measured) > len(searched(measured)) or len(expected) == len(searched(expected)), context
+        assert bool(measured) == bool(expected), context
+        if name == "plan":
+            assert saved_plan(place.folder / "plan").steps, context
         place.require_clean()
