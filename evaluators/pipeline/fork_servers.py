@@ -201,5 +201,12 @@ class ForkServers:
 
 
 def new_folder(where: Path, name: str) -> Path:
-    """Create a folder with an unpredictable name, in which no other process can have put files before."""
-    return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=where))
+    """Create a folder with an unpredictable name, in which no other process can have put files before.
+
+    Raises `DeviceError` where something has cleaned the temporary folder: a sandbox shows the deleted one.
+    """
+    try:
+        return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=where))
+    except FileNotFoundError:
+        hint = "run again with `resume`, where nothing deletes temporary files"
+        raise DeviceError(f"the temporary folder {where.parent} was deleted during the run", hint) from None

@@ -83,12 +83,18 @@ def loop(path: Path) -> Path:
     return path
 
 
-PLACES = [file_at, folder_at, under_proc, long_name, loop]
+PLACES: dict[str, Callable[[Path], Path]] = {
+    "a file in the place of its folder": file_at,
+    "a folder in its place": folder_at,
+    "a folder of the system": under_proc,
+    "a name of 300 characters": long_name,
+    "a link that leads to itself": loop,
+}
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_a_place_that_cannot_be_written(tmp_path: Path, place: Callable[[Path], Path]) -> None:
-    path = place(tmp_path / "place" / "name")
+@pytest.mark.parametrize("fault", PLACES)
+def test_a_place_that_cannot_be_written(tmp_path: Path, fault: str) -> None:
+    path = PLACES[fault](tmp_path / "place" / "name")
     with pytest.raises(ResultsError, match="cannot write"):
         write_whole(path, "x")
     with pytest.raises(ResultsError, match="cannot write"):
@@ -135,11 +141,16 @@ SURROUNDINGS = {
     "a deleted working folder": "mkdir gone; cd gone; rmdir ../gone; KW config",
     "ASCII": "LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 PYTHONIOENCODING=ascii KW config",
     "a locale that is missing": "LC_ALL=xx_XX.UTF-8 TZ=Nowhere/Nothing KW config",
+    "Turkish letters": "LC_ALL=tr_TR.UTF-8 LANG=tr_TR.UTF-8 KW config",
+    "a time zone of another day": "TZ=Pacific/Kiritimati KW config",
     "a narrow terminal": "COLUMNS=1 LINES=1 TERM=dumb KW config",
     "no standard input": "KW config <&-",
     "no standard error": "KW config 2>&-",
     "few files": "ulimit -n 20; KW config",
     "no new files": "ulimit -f 0; KW config",
+    "little memory": "ulimit -v 1000000; KW config",
+    "a small stack": "ulimit -s 128; KW config",
+    "no core files, no locked memory": "ulimit -c 0 -l 0; KW config",
     "nobody may read": "umask 777; KW config",
     "an unknown level of the log": "KERNELWRIGHT_LOG=loud KW config",
 }
