@@ -12,8 +12,7 @@ from typing import Any, Self
 
 from .errors import KernelError, SpaceError
 from .language import Language, Target, backend, known_languages, recognize
-from .literals import assigned_names, literal_value
-from .source_text import BYTE_ORDER_MARK, TOO_DEEP, source_lines
+from .source_text import BYTE_ORDER_MARK, TOO_DEEP, assigned_names, literal_value, source_lines
 from .space import Config, SearchSpace, Value
 from .syntax_tree import syntax_tree
 from .text import digest_of

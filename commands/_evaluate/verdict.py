@@ -15,7 +15,7 @@ from ...core import Config, Evaluation, EvaluationSummary, Kernel, Status, Torch
 from ...core.text import gigabytes
 from ...evaluators.kernelbench.evaluator import KernelBench, KernelBenchSettings
 from ...evaluators.kernelbench.precision import KernelBenchPrecision
-from ...evaluators.kernelbench.result import KernelBenchResult
+from ...evaluators.kernelbench.result import KernelBenchResult, larger_tolerance
 from ...evaluators.kernelbench.run_folder import RunFolder, Sample, StrictResult
 from ...evaluators.local import LocalEvaluator
 from ...evaluators.remote.evaluator import RemoteEvaluator
@@ -100,7 +100,7 @@ class Result(EvaluationResult):
             return _speeds_differ(strict, other)
         if other.correctness:
             said = strict.rejection.rule if strict.rejection else strict.status.value.replace("_", " ")
-            why = self._larger_tolerance(strict) or _WHY_ACCEPTED.get(strict.status, "it ran through there")
+            why = larger_tolerance(strict, self.tolerance) or _WHY_ACCEPTED.get(strict.status, "it ran through there")
             return f"strict refuses it ({said}), kernelbench accepts it: {why}"
         if strict.ok:
             why = ""
@@ -108,19 +108,6 @@ class Result(EvaluationResult):
                 why = ": it copies no weights, so both constructors must draw the same ones after the same seed"
             return f"strict accepts it, kernelbench does not ({other.reason}){why}"
         return ""
-
-    def _larger_tolerance(self, strict: Evaluation) -> str:
-        """Return why KernelBench accepts what is wrong for the problem's own inputs already; '' where it is not."""
-        found = strict.correctness
-        if strict.status is not Status.WRONG_VALUE or found is None or found.distributions or self.tolerance is None:
-            return ""
-        error, absolute = found.own_error, found.absolute_tolerance
-        if error <= self.tolerance:
-            why = f"the error of {error:.2g} is below its absolute tolerance of {self.tolerance:g}"
-        else:
-            why = f"it allows {self.tolerance:g} and {self.tolerance:g} of the value"
-        ours = found.tolerance if absolute is None else absolute
-        return f"{why}, where strict allows {ours:.2g} and {found.tolerance:.2g} of the value"
 
     @property
     def correct(self) -> bool:

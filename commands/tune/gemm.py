@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ from ...tuners.gemm.rule import fit_rule
 from ...tuners.gemm.shapes import Shape
 from ...tuners.gemm.sizes import Sizes
 from ...tuners.gemm.stores import store_of
-from ...tuners.gemm.stores.stamp import FileStamp, read_stamp
+from ...tuners.gemm.stores.stamp import older_entries
 from ...tuners.gemm.stores.store import TRITON, ConfigKey, EngineFormat
 from ...tuners.gemm.stores.triton_cache import FUNCTION, MODULE, TIMES, TritonCache, workloads
 from ...tuners.gemm.sweep import Sweep
@@ -177,21 +177,11 @@ def _saved(plan: Plan, sweep: Sweep, emit: Emit) -> dict[str, Any]:
         return {}
     files = plan.store.save(plan.target, plan.subject, entries, versions(sweep.results))
     for path in files:
-        for line in _older(path, plan.subject.backend):
+        for line in older_entries(path, plan.subject.backend):
             emit(Warned(line))
     if plan.store.id == TritonCache.id:
         _enter(plan.target, plan.devices != [CPU], emit)
     return {"files": tuple(files)}
-
-
-def _older(path: Path, package: str) -> Iterator[str]:
-    """Say which entries of a file were measured with another version of their compiler than the others."""
-    stamp = read_stamp(path.parent).get(path.name, FileStamp())
-    for version, keys in stamp.others(package):
-        yield (
-            f"{path}: {', '.join(keys)} measured with {package} {version or 'of an unknown version'}, all else with "
-            f"{stamp.versions.get(package, 'an unknown one')}; tune these again"
-        )
 
 
 def _sampling(num_iters: int | None) -> Sampling | None:

@@ -7,6 +7,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ...core import Evaluation, Status
+
 NOT_TIMED = -1.0
 """KernelBench's placeholder for a time that was not measured."""
 THRESHOLDS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
@@ -74,6 +76,23 @@ class KernelBenchResult(BaseModel):
 _ERRORS = (
     "compilation_error", "cuda_error", "other_error", "runtime_error", "correctness_issue", "error_during_performance",
 )  # fmt: skip
+
+
+def larger_tolerance(strict: Evaluation, tolerance: float | None) -> str:
+    """Return why KernelBench accepts what is wrong for the problem's own inputs already; '' where it is not.
+
+    `tolerance` is KernelBench's, absolute and relative.
+    """
+    found = strict.correctness
+    if strict.status is not Status.WRONG_VALUE or found is None or found.distributions or tolerance is None:
+        return ""
+    error, absolute = found.own_error, found.absolute_tolerance
+    if error <= tolerance:
+        why = f"the error of {error:.2g} is below its absolute tolerance of {tolerance:g}"
+    else:
+        why = f"it allows {tolerance:g} and {tolerance:g} of the value"
+    ours = found.tolerance if absolute is None else absolute
+    return f"{why}, where strict allows {ours:.2g} and {found.tolerance:.2g} of the value"
 
 
 def fast_p(speedups: Sequence[float | None], p: float) -> float:

@@ -86,13 +86,13 @@ def test_entries_keep_the_versions_that_they_were_measured_with(tmp_path: Path) 
     store.save(tmp_path, EXPERTS, moe_entries(32), VERSIONS)
     stamp = read_stamp(tmp_path)[path.name]
     assert [stamp.of(key)["triton"] for key in ("16", "32", "64")] == ["3.5.1", "3.6.0", "3.5.1"]
-    assert list(stamp.others("triton")) == [("3.5.1", ["16", "64"])]
+    assert stamp.others("triton") == {"3.5.1": ["16", "64"]}
     store.save(tmp_path, replace(EXPERTS, triton="3.9.0"), moe_entries(16), {"triton": "3.9.0"})
     stamp = read_stamp(tmp_path)[path.name]
-    assert dict(stamp.others("triton")) == {"3.6.0": ["32"], "3.5.1": ["64"]}
+    assert stamp.others("triton") == {"3.6.0": ["32"], "3.5.1": ["64"]}
     assert json.loads(path.read_text())["triton_version"] == "3.9.0"
     store.save(tmp_path, EXPERTS, moe_entries(16, 32, 64), VERSIONS)
-    assert list(read_stamp(tmp_path)[path.name].others("triton")) == []
+    assert read_stamp(tmp_path)[path.name].others("triton") == {}
 
 
 def test_entries_of_an_unknown_version_are_told_from_ours(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_entries_of_an_unknown_version_are_told_from_ours(tmp_path: Path) -> Non
     (tmp_path / STAMP).unlink()
     path.write_text(path.read_text().replace('"triton_version": "3.6.0",', ""))
     store.save(tmp_path, EXPERTS, moe_entries(32), VERSIONS)
-    assert list(read_stamp(tmp_path)[path.name].others("triton")) == [("", ["16"])]
+    assert read_stamp(tmp_path)[path.name].others("triton") == {"": ["16"]}
 
 
 def test_sglang_reads_our_files_for_experts_of_another_version_too(tmp_path: Path) -> None:

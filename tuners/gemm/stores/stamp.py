@@ -30,13 +30,23 @@ class FileStamp:
         """Return the versions of an entry; empty if they are unknown."""
         return self.older.get(key, self.versions)
 
-    def others(self, package: str) -> Iterator[tuple[str, list[str]]]:
-        """Return the other versions of a package that entries were measured with ('' if unknown), and their keys."""
+    def others(self, package: str) -> dict[str, list[str]]:
+        """Return the other versions of a package that entries were measured with ('' if unknown), with their keys."""
         found: dict[str, list[str]] = {}
         for key, versions in self.older.items():
             if (version := versions.get(package, "")) != self.versions.get(package):
                 found.setdefault(version, []).append(key)
-        yield from found.items()
+        return found
+
+
+def older_entries(path: Path, package: str) -> Iterator[str]:
+    """Say which entries of a file were measured with another version of a package than the last ones."""
+    stamp = read_stamp(path.parent).get(path.name, FileStamp())
+    for version, keys in stamp.others(package).items():
+        yield (
+            f"{path}: {', '.join(keys)} measured with {package} {version or 'of an unknown version'}, all else with "
+            f"{stamp.versions.get(package, 'an unknown one')}; tune these again"
+        )
 
 
 def read_stamp(folder: Path) -> dict[str, FileStamp]:
