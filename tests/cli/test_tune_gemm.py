@@ -101,6 +101,15 @@ def test_fp8_experts_are_checked_and_both_files_of_sglang_written(tmp_path: Path
     assert (found["E"], found["TOP_K"]) == (3, 2)
 
 
+def test_a_depth_that_no_block_of_scales_divides(tmp_path: Path) -> None:
+    code, shown, warned = run(
+        *("a8w8_blockscale", "-m", 24, "-n", 128, "-k", 352, "--device", "cpu", "--sandbox", "none"),
+        *("--results", tmp_path / "results", "--output", tmp_path),
+    )
+    assert code == 0, warned
+    assert "M=24 N=128 K=352: analytic choice, checked, not timed" in shown
+
+
 def test_entries_of_another_version_of_triton_are_named(tmp_path: Path) -> None:
     """vLLM's file has one version for all entries, which becomes that of the last run."""
     path = tmp_path / "E=3,N=32,device_name=cpu.json"
