@@ -119,7 +119,7 @@ def _letter(entry: Mapping[str, Any], name: str, given: str) -> str:
     """Return how an operand lies in memory: as the entry says, else as `given`."""
     found = entry.get(name, given)
     if found not in (ROWS, COLUMNS):
-        raise OptionError(f"{name}={found!r} is not a layout", f"write {ROWS} for row-major or {COLUMNS} for column-major")
+        raise OptionError(f"{name}={found!r} is not a layout", f"{ROWS} is row-major, {COLUMNS} column-major")
     return str(found)
 
 

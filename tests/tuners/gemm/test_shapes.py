@@ -46,9 +46,9 @@ def test_tuples_of_batch_sizes_are_read(tmp_path: Path) -> None:
         ("{'M': 16, 'N': 1, 'K': 1, 'BLOCK_SIZE_M': 16}", "half a config, without BLOCK_SIZE_N"),
         (
             "{'M': 16, 'N': 1, 'K': 1, 'rowMajorA': 'X', 'rowMajorB': 'N'}",
-            "rowMajorA='X' is not a layout; write T",
+            "rowMajorA='X' is not a layout; T is row-major",
         ),
-        ("{M: 16, N: 1, K: 1, rowMajorA: true}", "rowMajorA=True is not a layout; write T for row-major or N for column-"),
+        ("{M: 16, N: 1, K: 1, rowMajorA: true}", "rowMajorA=True is not a layout; T is row-major, N column-major"),
         ("{M: 16, N: 1, K: 1, rowMajorB: [T]}", "rowMajorB=['T'] is not a layout"),
         ("[16, 1]", "is not a size"),
         ("{'M': [], 'N': 1, 'K': 1}", "M=[] is not a size"),
