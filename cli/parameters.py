@@ -59,9 +59,7 @@ class Display:
 
 
 def with_options(
-    options: type[OptionsT],
-    positional: Collection[str] = (),
-    only: Collection[str] | None = None,
+    options: type[OptionsT], positional: Collection[str] = (), only: Collection[str] | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the flags of an option class; the command gets `given`, the values by name, as its first argument.
 

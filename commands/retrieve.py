@@ -38,9 +38,7 @@ class Options(EarlierRunsOptions):
     """Find worked optimizations."""
 
     text: str = field(
-        default="",
-        kw_only=False,
-        metadata=described("A symptom, a technique or an idea, in words.", metavar="TEXT"),
+        default="", kw_only=False, metadata=described("A symptom, a technique or an idea, in words.", metavar="TEXT")
     )
     k: int = option(3, "Maximum number of examples.", at_least=1)
     kernel: str | None = option(

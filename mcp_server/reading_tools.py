@@ -112,8 +112,7 @@ class ReadingTools:
         return read_guide(BackendName(backend), section)
 
     async def explain_error(
-        self,
-        kernel: Annotated[str | None, Field(description="As it was named; by default what failed last.")] = None,
+        self, kernel: Annotated[str | None, Field(description="As it was named; by default what failed last.")] = None
     ) -> Explanation:
         """Explain why a kernel failed in evaluate, profile or tune: the reason, the lines around it, what helps."""
         known = self._workshop.failures

@@ -34,12 +34,7 @@ from .places import PAGE, Run, resource_links
 from .reading_tools import ReadingTools
 from .workshop import JobFailedError, Workshop
 
-MIME = {
-    "report": "text/html",
-    "history": "application/jsonl",
-    "kernel": "text/x-python",
-    "result": "application/json",
-}
+MIME = {"report": "text/html", "history": "application/jsonl", "kernel": "text/x-python", "result": "application/json"}
 """MIME types of a run's resources, by kind."""
 REPORT_S = 60.0
 IDLE_S = 1800.0

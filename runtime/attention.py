@@ -91,10 +91,7 @@ class AttentionConfig(ResultOptions, DeviceOptions):
     causal: bool = option(False, "Each query attends to keys up to its own position only.", SHAPE)
     dtype: Half = option(Half.FLOAT16, "Element type: float16 or bfloat16.", SHAPE)
     tuner: str = option(
-        "schedule",
-        "{choices}. The tuners of 'tune kernel' search over random keys.",
-        SEARCH,
-        choices=_tuners,
+        "schedule", "{choices}. The tuners of 'tune kernel' search over random keys.", SEARCH, choices=_tuners
     )
     trials: int = option(50, "At most this many schedules.", SEARCH, at_least=1)
     seconds: float | None = option(None, "Start no trials after this time.", SEARCH, above=0)

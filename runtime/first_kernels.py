@@ -83,12 +83,7 @@ def open_problem(options: ProblemOptions, reference: str, device: str, model: bo
 
 
 def first_kernels_of(
-    task: OpenProblem,
-    evaluator: LocalEvaluator,
-    writing: Writing | None,
-    path: Path,
-    resume: bool,
-    emit: Emit,
+    task: OpenProblem, evaluator: LocalEvaluator, writing: Writing | None, path: Path, resume: bool, emit: Emit
 ) -> list[Kernel]:
     """Make the two best first kernels of a problem, the fastest first, and write them; the first one to `path`.
 

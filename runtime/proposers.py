@@ -132,12 +132,7 @@ class Proposers:
             exchanges, applied = models.transcript, AppliedRules(machine(job.device))
             yield OpenProposer(
                 ModelProposer(
-                    models,
-                    self._emit,
-                    examples,
-                    self._settings.examples,
-                    self._program(job.backend),
-                    applied.skipped,
+                    models, self._emit, examples, self._settings.examples, self._program(job.backend), applied.skipped
                 ),
                 cost=lambda lane: exchanges.cost([lane]),
                 spent=lambda: exchanges.spent,

@@ -50,10 +50,7 @@ from ...runtime.options.option import Options as BaseOptions
 from ...runtime.options.option import described, option
 from ...runtime.runtime import Runtime
 
-EXAMPLES = (
-    "corpus add results",
-    "corpus add results/multiturn_logs/journal_36_RMSNorm.jsonl --folder ~/team",
-)
+EXAMPLES = ("corpus add results", "corpus add results/multiturn_logs/journal_36_RMSNorm.jsonl --folder ~/team")
 POSITIONAL = ("run",)
 _ARCHIVED = re.compile(r"[0-9a-f]{16}")
 

@@ -33,8 +33,7 @@ class Options(BaseOptions):
     """Add runs of others, or from before journals were signed, to the archive."""
 
     runs: tuple[Path, ...] = field(
-        kw_only=False,
-        metadata=described("Journals of runs, or results folders that contain some.", metavar="RUN..."),
+        kw_only=False, metadata=described("Journals of runs, or results folders that contain some.", metavar="RUN...")
     )
 
 

@@ -41,9 +41,7 @@ class Options(QuickOptions, DeviceOptions):
     """Check and measure the worked examples, and the shipped kernels."""
 
     examples: tuple[str, ...] = field(
-        default=(),
-        kw_only=False,
-        metadata=described("Examples, such as triton/softmax-online; all by default."),
+        default=(), kw_only=False, metadata=described("Examples, such as triton/softmax-online; all by default.")
     )
     folder: Path | None = option(
         None, "Folder of examples written by 'corpus add'; by default the shipped ones.", metavar="DIR"

@@ -63,10 +63,7 @@ class Options(TimingOptions, DeviceOptions, ResultOptions):
         None, "For moe: experts per token, if the file of sizes has no TOP_K.", SHAPES, at_least=1
     )
     layout: str = option(
-        "TN",
-        "Layout of A and B: T is row-major, N column-major. Linear layers have TN.",
-        SHAPES,
-        metavar="TT|TN|NT|NN",
+        "TN", "Layout of A and B: T is row-major, N column-major. Linear layers have TN.", SHAPES, metavar="TT|TN|NT|NN"
     )
     dtype: str | None = option(
         None,

@@ -141,11 +141,7 @@ def run(plan: Plan, emit: Emit) -> Result:
         emit(event)
 
     empty = Result(
-        product=plan.product,
-        dtype=plan.dtype,
-        device=plan.device.name,
-        refused=plan.sizes.refused,
-        folder=plan.folder,
+        product=plan.product, dtype=plan.dtype, device=plan.device.name, refused=plan.sizes.refused, folder=plan.folder
     )
     with contextlib.ExitStack() as stack:
         evaluators = [open_evaluator() for open_evaluator in plan.open_evaluators]

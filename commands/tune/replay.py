@@ -94,8 +94,7 @@ def run(plan: Plan, emit: Emit) -> Result:
 def _table(summaries: Mapping[str, Summary]) -> Table:
     any_summary = next(iter(summaries.values()))
     table = Table(
-        title=f"unique evaluations, {any_summary['seeds']} seeds, budget {any_summary['budget']}",
-        title_justify="left",
+        title=f"unique evaluations, {any_summary['seeds']} seeds, budget {any_summary['budget']}", title_justify="left"
     )
     table.add_column("tuner")
     for percent in (95, 99):

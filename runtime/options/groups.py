@@ -201,10 +201,7 @@ class ModelOptions(Options):
         None, "URL of an OpenAI-compatible server.", MODEL, metavar="URL", of_models=True, trusted=True
     )
     wait: bool = option(
-        True,
-        "With files:DIR, end with exit code 75 when a reply is missing; `resume` goes on.",
-        MODEL,
-        of_models=True,
+        True, "With files:DIR, end with exit code 75 when a reply is missing; `resume` goes on.", MODEL, of_models=True
     )
 
 
@@ -323,12 +320,7 @@ class RunOptions(
         None, "Another model for the analysis of bottlenecks.", MODEL, of_models=True, trusted=True
     )
     temperature: float | None = option(
-        None,
-        "The model's temperature; by default the provider's own.",
-        MODEL,
-        at_least=0,
-        at_most=2,
-        of_models=True,
+        None, "The model's temperature; by default the provider's own.", MODEL, at_least=0, at_most=2, of_models=True
     )
     rag_k: int | None = option(
         None, "Worked examples shown to the model; 3 by default.", MODEL, at_least=0, at_most=20, of_models=True
