@@ -24,7 +24,7 @@ from ..core import (
 )
 from ..core.events import Event, TrialDone
 from ..core.text import digest_of
-from ..tuners import catalogue
+from ..tuners.by_launch import tuner_for
 from ..tuners.search import FINAL, FINALISTS, SEARCHED, Found, Search
 from ..tuners.source_products import seen_in
 from .parallel import SingleFlight
@@ -121,7 +121,7 @@ class Searches:
                     self._problem,
                     kernel,
                     space,
-                    catalogue.create_tuner(wanted.tuner, space, start=start, profile=profile),
+                    tuner_for(kernel, wanted.tuner, space, start=start, profile=profile),
                     evaluator,
                     journal,
                     Budget(trials=0) if ended else wanted.budget,

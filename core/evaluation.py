@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler
 
 from .baselines import COMPILE, DEFAULT, Precision, reference_name
 from .kernel_profile import KernelProfile
-from .measurement import Measurement, Speedup
+from .measurement import Measurement, Milliseconds, Speedup
 from .metrics import EvaluationSummary, Metrics
 from .space import Value
 from .verdict import Correctness, Origin, Rejection, Replay, SecondWorkload, Status, judged
@@ -41,6 +41,8 @@ class Evaluation(BaseModel):
     measurement: Measurement | None = None
     packing: Measurement | None = None
     """Time to pack a set of weights; None in a search, and if the kernel packs none."""
+    launches_ms: dict[str, Milliseconds] = Field(default_factory=dict)
+    """In a search, where the source defines several kernels: the time of each one's launches in a call, by its name."""
     reference: Measurement | None = None
     compile_s: float | None = Field(default=None, ge=0)
     cores_used: float | None = Field(default=None, ge=0)
@@ -86,7 +88,9 @@ class Evaluation(BaseModel):
     def _without_what_is_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         found: dict[str, Any] = handler(self)
         return {
-            name: value for name, value in found.items() if name not in ("workloads", "packing", "sanitizer") or value
+            name: value
+            for name, value in found.items()
+            if name not in ("workloads", "packing", "sanitizer", "launches_ms") or value
         }
 
     @model_validator(mode="before")

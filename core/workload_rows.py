@@ -49,6 +49,7 @@ def merged(rows: Mapping[str, Evaluation]) -> Evaluation:
             "compile_s": sum(row.compile_s or 0.0 for row in evaluations),
             "code_digest": None,
             "duplicate_of": None,
+            "launches_ms": {},
             "workloads": metrics,
         }
     )

@@ -26,6 +26,7 @@ from ..core import (
 from ..core.events import SEARCHED as SEARCHED
 from ..core.events import CancelToken, Emit, FinalsStarted, TrialDone, ignore
 from ..core.workload_rows import loses, time_at
+from .by_launch import ByLaunch
 
 FINALISTS = 5
 """How many configs are measured again at most, by default."""
@@ -112,7 +113,8 @@ class Search:
     Every trial is in the journal before the next begins. The tuner first gets the results in the journal, which are
     never measured again; their seconds count as spent. `patience` ends a search after that many trials in a row without
     a better one. At the end the fastest are compared, `finalists` at most, and the fastest of each of the
-    `workload_sets` for which an autotuner may take a config of its own. `cancel` ends it after a trial, by
+    `workload_sets` for which an autotuner may take a config of its own; of a search by the launch also the fastest of
+    each launch together. `cancel` ends it after a trial, by
     `RunCancelledError`.
     """
 
@@ -186,6 +188,8 @@ class Search:
         if (lost := next((final for final in finals if not final.measured), None)) is not None:
             stopped += f"; the final comparison was cut short: {lost.message}"
         finals.sort(key=lambda final: (final.latency_ms is None, final.latency_ms))
+        if isinstance(self.tuner, ByLaunch) and (remark := self.tuner.remark(finals)):
+            stopped += f"; {remark}"
         return Found(tuple(self._evaluations), tuple(finals), self.progress, stopped)
 
     def so_far(self, stopped: str) -> Found:
@@ -271,6 +275,9 @@ class Search:
         found = list(same_code.values())[: self.finalists]
         sets = self.workload_sets if timed else ()
         found += [Config(min(timed, key=partial(_latency_at, names=names)).config) for names in sets]
+        together = self.tuner.together() if isinstance(self.tuner, ByLaunch) else None
+        if together is not None and all(together != e.config for e in self._evaluations):
+            found.insert(0, together)
         return list(dict.fromkeys(found))
 
 

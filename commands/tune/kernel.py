@@ -49,6 +49,7 @@ from ...runtime.runtime import OpenSearcher, Runtime
 from ...runtime.triton_cache import workload_keys
 from ...runtime.write_result import NOTHING, PatchDestination, save_solution, select_autotune_configs, write_result
 from ...tuners import catalogue
+from ...tuners.by_launch import ByLaunch, tuner_for
 from ...tuners.discovery import FoundSpace, space_of
 from ...tuners.formats import read_recording
 from ...tuners.hardware import prune
@@ -201,6 +202,8 @@ def run(plan: Plan, emit: Emit) -> Result:
             )
 
         emit(made.started(job.reference, plan.budget))
+        if isinstance(tuner, ByLaunch):
+            emit(Note(f"searched by the launch: {tuner}"))
         try:
             found = search.run()
         except BaseException as error:
@@ -265,7 +268,8 @@ def _tuner(plan: Plan, space: _Space, profiles: Mapping[str, Profile], sets: Seq
     def make(names: Sequence[str]) -> Tuner:
         # Tiles for one decoded token do not predict those for a prompt.
         there = merged_profile([profiles[name] for name in names] if names else list(profiles.values()))
-        return catalogue.create_tuner(plan.tuner, space.pruned, plan.seed, plan.warm, space.start, there, plan.stride)
+        create = catalogue.create_tuner if len(profiles) > 1 else partial(tuner_for, plan.job.kernel)
+        return create(plan.tuner, space.pruned, plan.seed, plan.warm, space.start, there, plan.stride)
 
     return per_workload(make, sets) if catalogue.adaptive(plan.tuner) else make(())
 

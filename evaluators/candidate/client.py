@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from statistics import median
 from typing import Any
 
 from ...core import Config, Correctness, Kernel, Status
@@ -20,6 +21,7 @@ from ..workers.client import Worker
 from .exchange import ExchangingProcess
 from .responses import (
     HostResponse,
+    LaunchesResponse,
     LoadResponse,
     OperatorsResponse,
     ProfileResponse,
@@ -154,6 +156,12 @@ class CandidateClient(ExchangingProcess):
         elif (trivial := trivial_output_in(verdict)) is not None:
             self.worker.end()
             raise rejected(trivial)
+
+    def launches_ms(self, checked: VerifiedConfig) -> dict[str, float]:
+        """Return the time of each kernel's launches in a call, by its name. Raises `CandidateError`."""
+        seed = checked.correctness.seeds[0]
+        found = self.ask(LaunchesResponse, self._limits.call_s, "launches", serial=checked.serial, seed=seed)
+        return {name: time for name, samples in found.samples_ms.items() if (time := median(samples or [0.0])) > 0}
 
     def operators(self, checked: VerifiedConfig) -> OperatorsResponse:
         """Return one call's torch operators and launches of own kernels. Raises `CandidateError`."""

@@ -74,6 +74,12 @@ class OperatorsResponse(Response):
     call_ms: Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
+class LaunchesResponse(Response):
+    """The times of each kernel's launches in several calls, by its name."""
+
+    samples_ms: dict[str, list[Milliseconds]]
+
+
 class HostResponse(Response):
     """Host time of a call without its launches."""
 

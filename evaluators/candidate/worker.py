@@ -32,16 +32,17 @@ from ..workers.modules import ProblemModule, construct, load_weights, outputs_of
 from ..workers.request_loop import GPU_FAULTS, Handler, describe, serve_requests, text_of
 from ..workers.user_call import count_written, result_parts
 from ..workers.user_modules import CandidateModules
+from .launch_times import LaunchTimes
 from .recording import record_plan
 
 _REQUESTS = (
-    "load", "weights", "run", "again", "time", "timed_outputs", "operators", "profile", "record", "draw_host",
-    "repeat", "host", "resize", "release",
+    "load", "weights", "run", "again", "time", "timed_outputs", "launches", "operators", "profile", "record",
+    "draw_host", "repeat", "host", "resize", "release",
 )  # fmt: skip
 
 _WATCHED = {
-    "load": "loading", "again": "a call", "time": "timing", "timed_outputs": "timing", "operators": "a call",
-    "profile": "profiling", "record": "recording",
+    "load": "loading", "again": "a call", "time": "timing", "timed_outputs": "timing", "launches": "timing",
+    "operators": "a call", "profile": "profiling", "record": "recording",
 }  # fmt: skip
 """Requests after which broken rules are looked for, which takes milliseconds: compared outputs prove themselves."""
 COUNTED = 3
@@ -91,6 +92,7 @@ class CandidateWorker:
         self._last: dict[int, list[Any]] = {}
         self._shared: list[Any] = []
         self._launches = LaunchCounter(self.device)
+        self._launch_times = LaunchTimes(self.device, self.timed.clock, self._languages)
         self._hosted: list[Callable[[], object]] = []  # the call that `host` repeats
         for support in set(imported_supports()) - set(self._languages):
             support.prepare(self.device)
@@ -223,6 +225,10 @@ class CandidateWorker:
         """Pass the last timed call's outputs."""
         described, self._shared = tensor_ipc.publish_outputs(self._last[serial], Path(outputs), share)
         return {"outputs": described}
+
+    def launches(self, serial: int, seed: int) -> Message:
+        """Time each kernel's launches in some calls."""
+        return {"samples_ms": self._launch_times.of(self._call(serial, seed))}
 
     def operators(self, serial: int, seed: int, integers: int | None = None) -> Message:
         """Return one call's torch operators, and its own kernels' launches; perhaps with integers of another seed."""

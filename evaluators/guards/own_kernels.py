@@ -73,7 +73,7 @@ class LaunchCounter:
     def __exit__(self, *_: object) -> None:
         self.call_ms = (time.perf_counter() - self._start) * 1e3
         self._replaced.close()
-        self.own_ms = None if self.device.startswith("cuda") else _covered(self._intervals) * 1e3
+        self.own_ms = None if self.device.startswith("cuda") else covered(self._intervals) * 1e3
 
     def _operators(self) -> Any:
         """Return a context that takes the time of torch's own operators."""
@@ -110,7 +110,7 @@ class LaunchCounter:
         return counted
 
 
-def _covered(intervals: Collection[tuple[float, float]]) -> float:
+def covered(intervals: Collection[tuple[float, float]]) -> float:
     """Return the length of the union."""
     covered, end = 0.0, float("-inf")
     for start, stop in sorted(intervals):

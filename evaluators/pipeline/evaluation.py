@@ -112,6 +112,7 @@ class EvaluationPipeline:
                 found |= self._collect_diagnostics(verification, checked, compiled)
             times = self._time(verification, [checked], sampling, prune_above_ms)
             found |= times.metrics(0, self._device == "cpu")
+            found["launches_ms"] = verification.launches_ms(checked)
             if times.candidates[0].pruned and search:
                 found["message"] = PRUNED.format(search.prune_factor)
             else:

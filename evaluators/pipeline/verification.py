@@ -182,6 +182,13 @@ class Verification(EvaluationContext):
 
         return take
 
+    def launches_ms(self, checked: VerifiedConfig) -> dict[str, float]:
+        """Return the time of each kernel's launches, by its name; in a search only, and where there are several."""
+        if not self.quick or len(own_names(self.client.kernel.source)) < 2:
+            return {}
+        with self.stage("launches"):
+            return self.client.launches_ms(checked)
+
     def recheck(self, checked: VerifiedConfig) -> None:
         """Check that timed calls did the work too; of a replayed plan their timer does."""
         if not checked.replayed:

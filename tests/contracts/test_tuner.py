@@ -7,6 +7,8 @@ from kernelwright.testing import AdaptiveTunerSuite, SeededTunerSuite, TunerSuit
 from kernelwright.tuners import catalogue, cost_model, portfolio
 from kernelwright.tuners.catalogue import TunerEntry
 
+from ..tuners.launching import entry_by_launch
+
 
 @pytest.fixture(autouse=True)
 def _small_models(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,6 +23,12 @@ class TestAdaptive(AdaptiveTunerSuite):
     @pytest.fixture(params=[name for name in catalogue.names() if catalogue.adaptive(name)])
     def entry(self, request: pytest.FixtureRequest) -> TunerEntry:
         return catalogue.entry(request.param)
+
+
+class TestByLaunch(AdaptiveTunerSuite):
+    @pytest.fixture(params=[(name, times) for name in ("portfolio", "hill_climb") for times in (True, False)], ids=str)
+    def entry(self, request: pytest.FixtureRequest) -> TunerEntry:
+        return entry_by_launch(*request.param)
 
 
 class TestRandom(SeededTunerSuite):
