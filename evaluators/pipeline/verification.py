@@ -18,6 +18,7 @@ from ..guards.torch_share import Operator, said_of_start, torch_violation
 from ..languages.base import support_of
 from ..settings import AllowTorch
 from ..timing.hidden_work import IdleDevice
+from ..timing.priority import raised
 from ..workers.channel import Message
 from .evaluation_context import EvaluationContext
 from .launch_plans import LaunchPlans
@@ -186,7 +187,7 @@ class Verification(EvaluationContext):
         """Return the time of each kernel's launches, by its name; in a search only, and where there are several."""
         if not self.quick or len(own_names(self.client.kernel.source)) < 2:
             return {}
-        with self.stage("launches"):
+        with self.stage("launches"), raised((self.client.worker.pid,) if self.on_cpu else ()):
             return self.client.launches_ms(checked)
 
     def recheck(self, checked: VerifiedConfig) -> None:
