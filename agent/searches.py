@@ -24,7 +24,7 @@ from ..core import (
 )
 from ..core.events import Event, TrialDone
 from ..core.text import digest_of
-from ..tuners.by_launch import tuner_for
+from ..tuners.by_launch.tuner import tuner_for
 from ..tuners.search import FINAL, FINALISTS, SEARCHED, Found, Search
 from ..tuners.source_products import seen_in
 from .parallel import SingleFlight

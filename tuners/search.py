@@ -26,7 +26,7 @@ from ..core import (
 from ..core.events import SEARCHED as SEARCHED
 from ..core.events import CancelToken, Emit, FinalsStarted, TrialDone, ignore
 from ..core.workload_rows import loses, time_at
-from .by_launch import ByLaunch
+from .by_launch.tuner import ByLaunch
 
 FINALISTS = 5
 """How many configs are measured again at most, by default."""

@@ -49,7 +49,7 @@ from ...runtime.runtime import OpenSearcher, Runtime
 from ...runtime.triton_cache import workload_keys
 from ...runtime.write_result import NOTHING, PatchDestination, save_solution, select_autotune_configs, write_result
 from ...tuners import catalogue
-from ...tuners.by_launch import ByLaunch, tuner_for
+from ...tuners.by_launch.tuner import ByLaunch, tuner_for
 from ...tuners.discovery import FoundSpace, space_of
 from ...tuners.formats import read_recording
 from ...tuners.hardware import prune

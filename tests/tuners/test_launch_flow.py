@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 import pytest
-from kernelwright.tuners.launch_flow import constants_by_launch
+from kernelwright.tuners.by_launch.flow import constants_by_launch
 
 TRITON = """
 import torch, triton

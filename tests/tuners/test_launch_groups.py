@@ -14,7 +14,7 @@ from kernelwright.agent.first_kernels.from_inductor import first_kernel
 from kernelwright.core import Config, PythonKernel, SearchSpace, TorchProblem
 from kernelwright.core.generated_code import GeneratedCode
 from kernelwright.core.space_inference import declared_space
-from kernelwright.tuners.launch_groups import described, launch_groups
+from kernelwright.tuners.by_launch.groups import described, launch_groups
 
 from .launching import kernel_of
 

@@ -6,11 +6,11 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ..core import Config, Evaluation, Kernel, Profile, SearchSpace, Tuner
-from ..core.parameter_roles import ParameterRoles
-from . import catalogue
-from .launch_groups import LaunchGroup, described, launch_groups
-from .start import Warm
+from ...core import Config, Evaluation, Kernel, Profile, SearchSpace, Tuner
+from ...core.parameter_roles import ParameterRoles
+from .. import catalogue
+from ..start import Warm
+from .groups import LaunchGroup, described, launch_groups
 
 UNTIMED = 3
 """Successes in a row without the times of launches, after which the whole space is searched jointly."""

@@ -12,9 +12,9 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from ..core import known_languages
-from ..core.scopes import Scope, Scopes
-from ..core.syntax_tree import syntax_tree
+from ...core import known_languages
+from ...core.scopes import Scope, Scopes
+from ...core.syntax_tree import syntax_tree
 
 _Named = ast.FunctionDef | ast.AsyncFunctionDef
 _BRANCHES = (ast.If, ast.While, ast.IfExp)

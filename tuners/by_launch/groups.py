@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..core import Config, Kernel, SearchSpace
-from .launch_flow import constants_by_launch
+from ...core import Config, Kernel, SearchSpace
+from .flow import constants_by_launch
 
 
 @dataclass(frozen=True)
