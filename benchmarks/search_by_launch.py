@@ -10,8 +10,9 @@ whose start of structures, or of torch.compile's code, has at least two independ
 of a module run side by side: what one has measured is not measured again for another. At the end the best of each is
 timed interleaved. `--journals` keeps the trials, and a later run goes on from them.
 
-`--record` measures every part of every group once, and `--tables` searches in these times, without a device. Printed
-are the trials until one is within 2 % of the best that is known, and how much slower the search's best is.
+`--record` measures every part of every group once, of modules that the file does not have, and `--tables` searches in
+these times, without a device. Printed are the trials until one is within 2 % of the best that is known, and how much
+slower the search's best is.
 """
 
 from __future__ import annotations
@@ -295,9 +296,12 @@ def measured(options: Any) -> tuple[list[dict[str, Any]], dict[str, str]]:
     ):
         folder = options.journals or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
-        known: dict[str, Any] = {}
+        there = options.record is not None and options.record.exists()
+        known: dict[str, Any] = json.loads(options.record.read_text())["modules"] if there else {}
         for module in modules(options.device, evaluator, options.only, options.most):
             environment = evaluator.environment(module[0])
+            if module[1].name in known:
+                continue
             if options.record:
                 known[module[1].name] = recorded(module, searcher)
                 options.record.write_text(json.dumps({"environment": environment, "modules": known}) + "\n")

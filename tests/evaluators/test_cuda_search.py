@@ -116,3 +116,14 @@ def test_different_kernels_are_screened_in_one_process(cuda: LocalEvaluator, sca
     assert all(
         evaluation.latency_ms is not None and evaluation.reference is None for evaluation in found if evaluation.ok
     )
+
+
+def test_the_times_of_launches_are_those_of_the_device(cuda: LocalEvaluator) -> None:
+    """Of a kernel that the host launches in more time than it takes, too: together they are no longer than the call."""
+    problem, kernel = find_problem("2_61").read(), find_kernel("2_61", "triton").read()
+    launches = {"conv_transpose3d_relu_kernel", "group_norm_kernel"}
+    for workload in (problem, problem.at("tiny")):
+        (evaluation,) = cuda.evaluate(workload, kernel, [Config({"NORM_BLOCK": 2048})])
+        assert evaluation.ok and evaluation.latency_ms is not None, evaluation.message
+        assert set(evaluation.launches_ms) == launches
+        assert 0.4 * evaluation.latency_ms < sum(evaluation.launches_ms.values()) < 1.2 * evaluation.latency_ms + 0.005

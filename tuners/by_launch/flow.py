@@ -277,16 +277,16 @@ class _Follower:
 
 def _owner(scope: Scope, name: str) -> Scope:
     """Return the scope that binds a name as seen from another; the module's for one that nothing binds."""
-    start, last = scope, scope
-    current: Scope | None = scope
-    while current is not None:
-        if current is start or not isinstance(current.node, ast.ClassDef):
-            if name in current.elsewhere:
-                return current.elsewhere[name]
-            if name in current.names:
-                return current
-        current, last = current.parent, current
-    return last
+    found: Scope | None = scope
+    outermost = scope
+    while found is not None:
+        if found is scope or not isinstance(found.node, ast.ClassDef):
+            if name in found.elsewhere:
+                return found.elsewhere[name]
+            if name in found.names:
+                return found
+        outermost, found = found, found.parent
+    return outermost
 
 
 def _last_name(decorator: ast.expr) -> str:
