@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 from kernelwright.agent.lane import Lane
 from kernelwright.agent.searches import TUNING, WantedSearch
-from kernelwright.core import Budget, Config, Kernel, SearchSpace, Trial, read_journal
+from kernelwright.core import Budget, Config, Evaluation, Kernel, Problem, SearchSpace, Trial, read_journal
 from kernelwright.core.events import TrialDone
 from kernelwright.core.journal import of
 
 from ..fakes import evaluation, kernel
+from ..tuners.launching import answering, split_kernel
 from .made_up import SPACE, TUNED, Bench, Scripted
 
 
@@ -36,6 +38,24 @@ def test_a_search_has_a_journal_of_its_own(made: Bench) -> None:
     (path,) = made.journal.path.parent.glob(f"journal{TUNING}*.jsonl")
     assert [trial.origin for trial in of(read_journal(path), Trial)] == ["search"] * 3 + ["final"] * 2
     assert {trial.origin for trial in made.heard.of(TrialDone)} == {"turn 1: tune with grid"}
+
+
+def test_a_search_of_several_launches_learns_from_each(made: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """16 trials of 4096 configs would not find the best of the whole."""
+    space = SearchSpace.of({name: [1, 2, 3, 4, 5, 6, 7, 8] for name in "ABCD"})
+    best, launches = Config({"A": 6, "B": 2, "C": 7, "D": 5}), split_kernel(space)
+
+    def answer(config: Config) -> Evaluation:
+        found = answering(lambda name, value: 1.0 + abs(int(value) - int(best[name])))(config or space.default)
+        return found.model_copy(update={"kernel_digest": launches.digest, "config": dict(config)})
+
+    def evaluate(problem: Problem, kernel: Kernel, configs: Iterable[Config], known: object) -> Iterator[Evaluation]:
+        yield from map(answer, configs)
+
+    monkeypatch.setattr(made.searcher, "evaluate", evaluate)
+    monkeypatch.setattr(made.searcher, "compare", lambda problem, kernel, configs: [*map(answer, configs)])
+    found = made.lane().tune(WantedSearch(launches, space, "hill_climb", 16))
+    assert found.best is not None and found.best.config == best
 
 
 def test_a_search_whose_kernel_stands_best_says_so(made: Bench) -> None:

@@ -26,6 +26,11 @@ def test_times_are_geometric_means_and_each_workload_has_a_row() -> None:
     assert Evaluation.model_validate_json(found.model_dump_json()) == found
 
 
+def test_the_times_of_launches_are_of_one_workload() -> None:
+    one = timed(1.0).model_copy(update={"launches_ms": {"first": 0.5}})
+    assert merged({"few": one, "many": timed(4.0)}).launches_ms == {}
+
+
 def test_one_workload_that_fails_fails_all() -> None:
     wrong = Evaluation(status=Status.WRONG_VALUE, kernel_digest=KERNEL.digest, message="off by 1")
     found = merged({"few": timed(1.0), "many": wrong})
