@@ -43,7 +43,7 @@ def test_only_a_tuner_that_learns_searches_by_the_launch() -> None:
     assert not isinstance(tuner_for(KERNEL, "grid", SPACE), ByLaunch)
     whole = SearchSpace.of(dict.fromkeys("ABCD", VALUES), ["A + B + C + D < 99"])
     assert not isinstance(tuner_for(KERNEL, "hill_climb", whole), ByLaunch)
-    assert str(tuner()) == "a (1 parameters), b (1), c (1), d (1)"
+    assert str(tuner()) == "a (1 parameter), b (1), c (1), d (1)"
 
 
 @pytest.mark.parametrize("name", ["portfolio", "hill_climb"])

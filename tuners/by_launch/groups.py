@@ -61,7 +61,7 @@ def _part(space: SearchSpace, names: frozenset[str]) -> SearchSpace:
 def described(groups: Sequence[LaunchGroup]) -> str:
     """Return the groups in words, such as 'gemm (6 parameters), softmax (2)'."""
     counts = [f"{len(group.space.names)}" for group in groups]
-    counts[0] += " parameters"
+    counts[0] += " parameter" if counts[0] == "1" else " parameters"
     return ", ".join(
         f"{' and '.join(sorted(group.launches))} ({count})" for group, count in zip(groups, counts, strict=True)
     )
