@@ -143,7 +143,8 @@ def _describe(func: Any, args: Sequence[Any], kwargs: Message, result: Any, wide
     formula = flop_registry.get(func.overloadpacket)
     matrix_flops = product_flops(name, args)
     if formula:
-        with contextlib.suppress(TypeError):  # torch has one for operators that take other arguments, too
+        # Torch has one for operators that take other arguments, too, and older ones refuse grouped queries.
+        with contextlib.suppress(TypeError, AssertionError):
             matrix_flops = float(formula(*args, **kwargs, out_val=result))
     matrix_flops *= visible_share(func, args, kwargs)
     elements = float(max((math.prod(tensor.shape) for tensor in [*read, *written]), default=0))

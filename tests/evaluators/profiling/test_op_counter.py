@@ -11,6 +11,7 @@ from kernelwright.evaluators.pipeline.processes import _visible_gpu
 from kernelwright.evaluators.profiling.op_counter import count, observe
 from kernelwright.evaluators.reference.roofline import _limits
 from torch import nn
+from torch.utils.flop_counter import flop_registry
 
 
 class Products(nn.Module):
@@ -49,6 +50,16 @@ class Attends(nn.Module):
 def test_a_floor_counts_no_products_that_a_mask_hides(mask: dict[str, object], seen: int) -> None:
     heads = [torch.randn(2, 3, 8, 16) for _ in range(3)]
     assert count(Attends(**mask), heads)["matrix_flops"] == 2 * 3 * seen * 2 * (16 + 16)
+
+
+def test_grouped_queries_are_counted_where_torchs_formula_refuses_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refusing(query: object, key: object, value: object, *_: object, **__: object) -> int:
+        raise AssertionError("sdpa_flop_count: query/key/value shapes are incompatible")
+
+    operator = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    monkeypatch.setitem(flop_registry, operator, refusing)
+    q, k, v = torch.randn(2, 6, 8, 16), torch.randn(2, 3, 8, 16), torch.randn(2, 3, 8, 16)
+    assert count(Attends(enable_gqa=True), [q, k, v])["matrix_flops"] == 2 * 6 * 8 * 8 * 2 * (16 + 16)
 
 
 CONVOLUTIONS = [
