@@ -150,7 +150,7 @@ def measure(forward: str, folder: Path) -> dict[str, dict[str, float]]:
         for number, (seed, distribution) in enumerate([(1, None), (2, None), (1, "heavy tails"), (1, None)]):
             name, first = f"run {number} {distribution or ''}".strip(), number == 0
             phases.run("reference", reference.state, seed=seed, path=state, share=False)
-            phases.run("candidate", candidate.weights, serial=1, path=state, shared=None)
+            phases.run("candidate", candidate.weights, serial=1, path=state, shared=None, written=[])
             described = phases.run(
                 "candidate", candidate.run, name, serial=1, seed=seed, distribution=distribution, hold=first,
                 written=[], **outputs,

@@ -33,8 +33,9 @@ def fleet() -> Iterator[MultiDeviceEvaluator]:
 
 
 def _threads() -> set[threading.Thread]:
-    """All but the one that starts servers, which lives as long as this process, and those that read logs of workers."""
-    return {thread for thread in threading.enumerate() if thread.name not in ("starter", "log")}
+    """All but those that start servers and tidy up, which live as long as these, and those that read workers' logs."""
+    lasting = ("starter", "log", "tidying_0")
+    return {thread for thread in threading.enumerate() if thread.name not in lasting}
 
 
 def test_a_fleet_keeps_the_order_and_shares_the_work(fleet: MultiDeviceEvaluator, scale_problem: Problem) -> None:

@@ -110,9 +110,10 @@ def test_an_expression_is_never_outside_of_its_interval(
         names.append((f"f{number}", expression, condition, value))
     library = ctypes.CDLL(str(built(text + "}\n", tmp_path_factory.mktemp("built"))))
     for name, expression, condition, value in names:
-        library[name].argtypes = [ctypes.c_int64] * len(VARIABLES)
+        call = library[name]  # another object each time it is asked for
+        call.argtypes = [ctypes.c_int64] * len(VARIABLES)
         for values in arguments:
-            failed = library[name](*values)
+            failed = call(*values)
             assert not failed, (failed, expression, condition, value, dict(zip(VARIABLES, values, strict=True)))
 
 
