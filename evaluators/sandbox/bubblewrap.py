@@ -27,8 +27,11 @@ _NAMESPACES = (
 _TRIAL_TIMEOUT_S = 30.0
 
 
-def command(places: Places, devices: Sequence[Path], read: Sequence[Path], write: Sequence[Path]) -> list[str]:
-    """Return the prefix of a command that runs inside; `devices` are the GPU's, `read` and `write` folders."""
+def command(
+    places: Places, devices: Sequence[Path], read: Sequence[Path], write: Sequence[Path], working: Path = Path("/")
+) -> list[str]:
+    """Return the prefix of a command that runs inside, in the `working` folder; `devices` are the GPU's, `read` and
+    `write` folders."""
     line = ["bwrap", *_NAMESPACES]
     for path, shown in places.in_order():
         line += ["--ro-bind", str(path), str(path)] if shown else ["--tmpfs", str(path)]
@@ -44,7 +47,7 @@ def command(places: Places, devices: Sequence[Path], read: Sequence[Path], write
     line += ["--remount-ro", "/"]
     # Files in /dev/shm would be memory that no limit counts; on a GPU torch counts users of shared memory there.
     line += [] if devices else ["--remount-ro", "/dev"]
-    return [*line, "--chdir", "/", "--"]
+    return [*line, "--chdir", str(working), "--"]
 
 
 def obstacle(places: Places) -> str | None:

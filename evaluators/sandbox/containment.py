@@ -46,11 +46,11 @@ class Containment:
         """
         return self.used is not Sandbox.BWRAP or (self.cuda and self.confines_workers and self.confines_signals)
 
-    def command(self, read: Sequence[Path], write: Sequence[Path]) -> list[str]:
-        """Return the prefix of the server's command; empty unless it runs in its own namespaces."""
+    def command(self, read: Sequence[Path], write: Sequence[Path], working: Path = Path("/")) -> list[str]:
+        """Return the prefix of a command that runs in the `working` folder; empty unless it has its own namespaces."""
         if self.used is not Sandbox.BWRAP:
             return []
-        return bubblewrap.command(self.places, _gpus() if self.cuda else [], read, write)
+        return bubblewrap.command(self.places, _gpus() if self.cuda else [], read, write, working)
 
     def rules(self, read: Sequence[Path], write: Sequence[Path]) -> dict[str, Any] | None:
         """Return the restrictions of one worker at its start, as JSON; None without a sandbox.

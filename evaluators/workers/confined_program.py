@@ -28,7 +28,7 @@ def main() -> None:
     containment = contain(Sandbox.AUTO, "cuda" if gpus else "cpu")
     # Under bubblewrap it is alone in its namespaces.
     shown = [Path(path) for path in os.environ.pop(SHOWN, "").split(os.pathsep) if path]
-    inside = containment.command(shown, [folder])
+    inside = containment.command(shown, [folder], folder)
     rules = None if inside else containment.rules(shown, [folder])
     os.environ.update(home_in(folder))
     os.chdir(folder)
