@@ -56,7 +56,7 @@ def test_one_that_does_not_fit_ends(processes: Processes, lost: str) -> None:
     (caches,) = [{*processes.folder.rglob("ahead-*")}]
     (folder,) = processes.folder.rglob("work/candidate-*")
     if lost == "killed":
-        processes.server.close()
+        processes.servers.running.untrusted.close()
     elif lost == "closed":
         processes.rest()
     _, start = processes.candidate_ahead(OTHER if lost == "another problem" else PROBLEM, USUAL)
