@@ -164,7 +164,7 @@ class Processes:
         The first of them may have been started ahead.
         """
         key = problem, described_gpu, tuple(self.servers.languages)
-        return self.spare_candidate.lent(key, lambda cache: self.candidate(problem, cache, described_gpu)())
+        return self.spare_candidate.take(key, lambda cache: self.candidate(problem, cache, described_gpu)())
 
     def compilers(
         self,

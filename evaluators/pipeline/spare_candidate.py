@@ -45,7 +45,7 @@ class SpareCandidate:
         self._last: tuple[object, Callable[[Path], Worker]] | None = None
         self._repeated = False
 
-    def lent(self, key: object, new_worker: Callable[[Path], Worker]) -> tuple[Path, Callable[[], Worker]]:
+    def take(self, key: object, new_worker: Callable[[Path], Worker]) -> tuple[Path, Callable[[], Worker]]:
         """Return a cache folder, which the caller removes, and what starts processes with it: the first is the spare
         one, where that fits."""
         self._repeated = self._last is not None and self._last[0] == key
