@@ -18,7 +18,7 @@ MOST_CALLS = 96
 LENGTHS = (0.75, 1.25)
 """A batch has a random number of calls: from this share of those that are asked for to that."""
 BATCH_BYTES = 1 << 28
-BATCH_SHARE = 1 / 20
+BATCH_SHARE = 1 / 10
 """Maximum memory of a batch's calls, unless a single call needs more: bytes on a CPU, a share of a GPU's memory."""
 COMPARED_ONE_IN = 4
 """One of this many results is compared, chosen at random."""

@@ -13,6 +13,9 @@ from ..workers.tensor_ipc import OutputTensor
 
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Milliseconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+MOST_SIGNATURES, MOST_PARAMETERS = 32, 256
+Signature = Annotated[tuple[Annotated[str, Field(max_length=32)], ...], Field(max_length=MOST_PARAMETERS)]
+"""The types of a kernel's parameters."""
 
 
 class Response(BaseModel):
@@ -165,3 +168,4 @@ class CompileResponse(BaseModel):
 
     seconds: Seconds
     digest: str = Field(pattern="^[0-9a-f]{64}$")
+    signatures: tuple[Signature, ...] = Field((), max_length=MOST_SIGNATURES)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..correctness.distributions import draw
+from ..correctness.first_use import load_kernels
 from ..correctness.inputs import Buffers
 from ..correctness.side_effects import SideEffects, WrittenWeights, poison
 from ..guards.own_kernels import LaunchCounter, is_own
@@ -57,20 +58,13 @@ def serve(channel: Channel, options: Message) -> None:
         # Before anything is watched, also where the server that this is forked from has just replaced another.
         with contextlib.suppress(Exception):
             importlib.import_module(name)
-    if options["device"].startswith("cuda"):
-        open_gpu(options["device"])
+    if options["device"].startswith("cuda"):  # now, while the kernel is still being compiled: it takes half a second
+        load_kernels(options["device"])
     arithmetic = Arithmetic.of(options)
     candidate = CandidateWorker(options)
     arithmetic.main.set()  # its torch operators compute as the reference's do
     handlers: dict[str, Handler] = {name: candidate.handler(name) for name in _REQUESTS}
     serve_requests(channel, handlers, candidate.failed, options["device"])
-
-
-def open_gpu(device: str) -> None:
-    """Create the CUDA context now: it takes a second, while the first kernel is still being compiled."""
-    import torch
-
-    torch.empty(1, device=device)
 
 
 class CandidateWorker:

@@ -63,6 +63,8 @@ class CompileResult:
     digest: str | None = None
     """Equal for kernels whose calls do the same work."""
     seconds: float | None = None
+    signatures: tuple[tuple[str, ...], ...] = ()
+    """Types of the parameters of its launches, for `LanguageSupport.build_helpers`."""
     log: str = ""
     """The compiler's last output, where it refused the kernel."""
     elsewhere: CompileResult | None = None

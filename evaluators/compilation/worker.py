@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ..candidate.responses import MOST_PARAMETERS, MOST_SIGNATURES
 from ..candidate.worker import stage_of
 from ..correctness.distributions import with_other_strides
 from ..languages.base import LanguageSupport, RecordedLaunch, UntraceableCallError, imported_supports
@@ -70,6 +71,7 @@ class CompileWorker:
         self._device = "cuda:0" if device == "cuda" else device
         self._properties = properties
         self._trace = OperatorTrace()
+        self._signatures: set[tuple[str, ...]] = set()
         self._captured: list[LanguageSupport] = []
         self._flags = _flags()
 
@@ -111,6 +113,7 @@ class CompileWorker:
         problem, originals = self._problem
         start = time.perf_counter()
         self._trace = OperatorTrace()
+        self._signatures.clear()
         _set_flags(self._flags)  # a source before this one may have changed them
         with self._fake, recording(self._trace):
             torch.manual_seed(0)
@@ -124,6 +127,7 @@ class CompileWorker:
             result = model(*inputs)
         self._trace.add("returned", _flags(), outputs_of(result))
         found = {"seconds": time.perf_counter() - start, "digest": self._trace.digest}
+        found["signatures"] = sorted(self._signatures)[:MOST_SIGNATURES]
         if self._strides:
             self._call_with_other_strides(model, originals)
         return found
@@ -138,6 +142,8 @@ class CompileWorker:
         limit = (self._properties or {}).get("shared_memory_per_block_optin")
         if limit is not None and (launch.shared_bytes or 0) > limit:
             raise SharedMemoryExceededError(f"{launch.shared_bytes} bytes of shared memory, a block may have {limit}")
+        if 0 < len(launch.signature) <= MOST_PARAMETERS:
+            self._signatures.add(launch.signature)
         self._trace.add("launch", launch.code, launch.settings, launch.grid, launch.arguments)
 
 

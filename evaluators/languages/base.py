@@ -28,6 +28,8 @@ class RecordedLaunch:
     grid: list[int]
     arguments: list[Any]
     shared_bytes: int | None = None
+    signature: tuple[str, ...] = ()
+    """Types of all parameters, for `LanguageSupport.build_helpers`; empty where nothing is compiled for them."""
 
 
 class LaunchRecorder(Protocol):
@@ -100,8 +102,9 @@ class LanguageSupport:
     def build_helpers(self, signatures: Iterable[Sequence[str]] = ()) -> None:
         """On a GPU: compile `helpers` into the language's cache, or load them from there.
 
-        `signatures` are types of parameters of kernels that will be launched, as `KernelCode.parameters`. They come
-        from a candidate, and what is compiled is code of a trusted worker: types that are not plain are left out.
+        `signatures` are types of parameters of kernels that will be launched, as `KernelCode.parameters` or
+        `RecordedLaunch.signature`. They come from a candidate, and what is compiled is code of a trusted worker:
+        types that are not plain are left out.
         """
 
     def prepare(self, device: str) -> None:

@@ -43,8 +43,8 @@ _LAUNCHED = (
     "tensordesc_meta", "global_scratch_size", "global_scratch_align", "profile_scratch_size", "profile_scratch_align",
 )  # fmt: skip
 """The values that `replay.ptx` needs."""
-_PLAIN = re.compile(r"\*?k?(fp16|bf16|fp32|fp64|[iu](1|8|16|32|64)|fp8e\w{1,8})")
-"""Types of parameters that are pointers and numbers."""
+_PLAIN = re.compile(r"constexpr|\*?k?(fp16|bf16|fp32|fp64|[iu](1|8|16|32|64)|fp8e\w{1,8})")
+"""Types of parameters that are constants, pointers and numbers."""
 
 
 class TritonSupport(LanguageSupport):
@@ -71,12 +71,18 @@ class TritonSupport(LanguageSupport):
     helpers = ("*/cuda_utils*.so", "*/__triton_launcher*.so")
 
     def preload(self) -> None:
-        """Import the compiler, and read Triton's own files for the keys of its cache: half a second together."""
+        """Import the compiler, read Triton's own files for the keys of its cache, and ask the system what those of its
+        launchers contain: half a second together."""
         with contextlib.suppress(ImportError, OSError):
             importlib.import_module("triton.compiler.code_generator")
             from triton.runtime.cache import triton_key
 
             triton_key()
+        with contextlib.suppress(Exception):  # a machine without a driver
+            from triton.backends.nvidia.driver import library_dirs
+            from triton.runtime.build import platform_key
+
+            platform_key(), library_dirs()
 
     def build_helpers(self, signatures: Iterable[Sequence[str]] = ()) -> None:
         """Compile what loads kernels, and, for a Triton whose launchers depend on it, what launches each signature."""
@@ -124,6 +130,7 @@ class TritonSupport(LanguageSupport):
                         grid=_grid(grid, bound),
                         arguments=[value for name, value in bound.items() if name not in constants],
                         shared_bytes=kernel.metadata.shared,
+                        signature=_signature(kernel),
                     )
                 )
             return kernel
@@ -241,6 +248,12 @@ def _bound(function: Any, args: Sequence[Any], options: Mapping[str, Any]) -> di
     """The arguments of a launch by the names of all parameters."""
     given = {**dict(zip(function.arg_names, args, strict=False)), **options}
     return {p.name: given.get(p.name, p.default) for p in function.params}
+
+
+def _signature(kernel: Any) -> tuple[str, ...]:
+    """The types of a compiled kernel's parameters; empty where one of them is not plain."""
+    types = tuple(getattr(kernel.src, "signature", {}).values())
+    return types if all(isinstance(kind, str) and _PLAIN.fullmatch(kind) for kind in types) else ()
 
 
 def _grid(grid: Any, bound: Mapping[str, Any]) -> list[int]:

@@ -143,22 +143,30 @@ class CandidateRunner:
         client = self._client_for(reference_client.problem, kernel, config)
         client.start()  # it opens the GPU while the kernel is compiled
         _ = reference_client.properties  # what compilers ask of the reference worker, which is busy from now on
-        with ThreadPoolExecutor(1) as beside:
-            ahead = beside.submit(self._ask_ahead, reference_client)
+        with ThreadPoolExecutor(2) as beside:
+            others = [beside.submit(self._open, client), beside.submit(self._ask_ahead, reference_client)]
             try:
                 compiled = self.compile_ahead(reference_client, kernel, config)
-                ahead.result()
+                for other in others:
+                    other.result()
             except BaseException:  # an interruption among them, which would wait for the compiler
+                client.kill()
                 reference_client.close()
                 raise
         if not reference_client.alive:
             reference_client = self.reference_for(problem, kernel)
-        client.open()
         self.processes.tidy()
-        self.processes.replay_workers.expect()  # not sooner: two that open a GPU wait for each other
+        if compiled is not None and compiled.signatures and self._ahead is not None:
+            self.processes.build_helpers(reference_client, kernel, compiled.signatures, self._ahead)
         if compiled is None or not compiled.refused:
             client.load_ahead(config)
         return reference_client, client, compiled
+
+    def _open(self, client: CandidateClient) -> None:
+        """Wait until the candidate's process has opened the device, then let that of its plans do so: two that open a
+        GPU wait for each other."""
+        client.open()
+        self.processes.replay_workers.expect()
 
     def _ask_ahead(self, reference_client: ReferenceClient) -> None:
         """Let the reference compile baselines, and find what checks need to know, before the device is locked.

@@ -186,6 +186,14 @@ class Processes:
         self.servers.load_into(server)
         return CompilePool(self.untrusted("compilation.worker", options, cache, server), count, self._limits.compile_s)
 
+    def build_helpers(
+        self, reference_client: ReferenceClient, kernel: Kernel, signatures: Sequence[Sequence[str]], cache: Path
+    ) -> None:
+        """Let the reference worker compile what launches kernels with such parameters, unless it has, and copy that to
+        a candidate's cache."""
+        reference_client.call("build_helpers", language=kernel.language.id, signatures=[*map(list, signatures)])
+        copy_helpers(self._folders.helpers, cache)
+
     @contextlib.contextmanager
     def apart(self, name: str, tools: Sequence[Path]) -> Iterator[Apart]:
         """Yield what confines a program that is forked from no server, and may read `tools`; its files are removed."""

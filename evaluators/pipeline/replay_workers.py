@@ -9,7 +9,10 @@ from pathlib import Path
 
 from ...core import Language
 from ..languages.helpers import copy_helpers
-from ..workers.client import Worker
+from ..workers.client import ServerEndedError, Worker, WorkerDiedError, WorkerTimeoutError
+
+OPENS_S = 60.0
+"""Seconds that a worker may take to open its device."""
 
 
 class ReplayWorkerPool:
@@ -40,7 +43,7 @@ class ReplayWorkerPool:
         """Return the one that was started ahead, or a new one."""
         spare, self._spare = self._spare, None
         if spare is not None:
-            if spare[0] == tuple(self._languages) and spare[1].alive and spare[1].runs:
+            if spare[0] == tuple(self._languages) and spare[1].alive and spare[1].runs and _is_ready(spare[1]):
                 return spare[1]
             spare[1].discard()
         return self._new_worker()
@@ -73,3 +76,11 @@ class ReplayWorkerPool:
         with self._discarding:
             while len(self._retired) > most:
                 self._retired.pop(0).discard()
+
+
+def _is_ready(worker: Worker) -> bool:
+    """Return whether a worker could open its device, once it has tried: another process may have had all its memory."""
+    try:
+        return worker.call(OPENS_S, op="ready").get("ready") is True
+    except (WorkerDiedError, WorkerTimeoutError, ServerEndedError):
+        return False

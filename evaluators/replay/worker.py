@@ -16,8 +16,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ..correctness.first_use import load_kernels
 from ..correctness.inputs import Buffers
-from ..correctness.side_effects import SideEffects
 from ..guards.torch_share import operators_of
 from ..languages.base import imported_supports
 from ..reference.arithmetic import Arithmetic
@@ -40,8 +40,8 @@ from .walled_inputs import WalledHandovers, WalledInputs
 from .walls import Walls
 
 _REQUESTS = (
-    "load_plan", "prepare", "prepare_packing", "go", "outputs", "repeat", "hold_steps", "count_steps", "time_steps",
-    "release",
+    "ready", "load_plan", "prepare", "prepare_packing", "go", "outputs", "repeat", "hold_steps", "count_steps",
+    "time_steps", "release",
 )  # fmt: skip
 
 
@@ -53,8 +53,7 @@ def serve(channel: Channel, options: Message) -> None:
     arithmetic = Arithmetic.of(options)
     worker = ReplayWorker(options["device"])
     arithmetic.main.set()  # torch's operators compute as the reference's do
-    with contextlib.suppress(Exception):  # others may have all of a GPU's memory: a request says so, if they still do
-        worker.warm_up()
+    worker.warm_up()
     handlers: dict[str, Handler] = {name: getattr(worker, name) for name in _REQUESTS}
     faults = FaultAnswers(channel, worker.walls.touched, worker.folder)
     if options["device"] == "cpu":
@@ -81,29 +80,36 @@ class ReplayWorker:
         self._writing = OneThread() if device == "cpu" else contextlib.nullcontext()
         self._batch = CallBatch()
         self._steps: list[tuple[str, Callable[[], None]]] = []  # torch's, of a call that was made
+        self._ready = False
         self._opened = tensor_ipc.OpenMemory()
         self._published = tensor_ipc.OutputBuffer(device)
+
+    def ready(self) -> Message:
+        """Return whether the device could be opened: what CUDA refused once, for want of memory, stays refused."""
+        return {"ready": self._ready}
 
     def warm_up(self) -> None:
         """Make what is loaded at its first use: CUDA loads each of torch's kernels then, and languages their driver.
 
-        On a GPU this takes half a second, in which the candidate itself is still being checked.
+        On a GPU this takes half a second, in which the candidate itself is still being checked. Others may have all of
+        its memory: then a later request says so, if they still do.
         """
-        if self._device == "cpu":
-            return
+        with contextlib.suppress(Exception):
+            self._open_device()
+            self._ready = True
+
+    def _open_device(self) -> None:
         import torch
 
+        if self._device == "cpu":
+            return
         for support in imported_supports():
             with contextlib.suppress(Exception):
                 support.build_helpers()
-        factors = torch.ones(64, device=self._device)
-        for dtype in (torch.float32, torch.float16, torch.bfloat16):
-            values, buffers = [torch.ones(4, 8, dtype=dtype, device=self._device)], Buffers()
-            given = buffers.fill(values)
-            effects = SideEffects(given)
-            buffers.scaled(values, factors)
-            self._random.fill(bytes_of(given[0]))
-            effects.of(given)
+        load_kernels(self._device)
+        values, factors = [torch.ones(4, 8, device=self._device)], torch.ones(64, device=self._device)
+        (filled,) = Buffers().scaled(values, factors)
+        self._random.fill(bytes_of(filled))
         kept = self.walls.around([64], ["none"])
         self.walls.broken()
         del kept

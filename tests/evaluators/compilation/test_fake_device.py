@@ -87,6 +87,9 @@ def test_triton_compiles_for_a_gpu_that_is_not_there(new_worker: NewWorker, cach
     assert first.ok and second.ok and same.ok, (first, second, same)
     assert first.digest != second.digest
     assert first.digest == same.digest
+    (types,), (more,) = first.signatures, same.signatures
+    assert types[:3] == ("*fp32",) * 3 and {*types[3:]} == {"i32", "constexpr"}, "strides of 1 are constants, too"
+    assert sorted(more) == sorted((*types, "constexpr")), "what launches a kernel depends on constants that it lacks"
     files = files_in(cache)
     assert sum(name.endswith("matmul_kernel.ptx") for name in files) == 3
     assert sum(name.endswith("matmul_kernel.cubin") for name in files) == 3

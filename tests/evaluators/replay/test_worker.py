@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.replay import worker as replay_worker
 from kernelwright.evaluators.replay.worker import ReplayWorker, serve
 from kernelwright.evaluators.workers import tensor_ipc
-from kernelwright.evaluators.workers.channel import Channel
+from kernelwright.evaluators.workers.channel import Channel, Message
 from kernelwright.evaluators.workers.client import Worker
 from kernelwright.evaluators.workers.handover import Handover
 from kernelwright.evaluators.workers.server_client import ForkServer
@@ -234,11 +235,16 @@ def test_what_fails_before_there_is_a_request_ends_nothing(tmp_path: Path, monke
     def fails(self: ReplayWorker) -> None:
         raise RuntimeError("CUDA out of memory")
 
-    monkeypatch.setattr(ReplayWorker, "warm_up", fails)
+    monkeypatch.setattr(ReplayWorker, "_open_device", fails)
     monkeypatch.setattr(replay_worker.Arithmetic, "of", lambda options: replay_worker.Arithmetic())
     ours, theirs = Channel.pair()
-    ours.close()
+    ours.send({"op": "ready", "nonce": "1"}, 10)
+    answers: list[Message] = []
+    asking = threading.Thread(target=lambda: (answers.append(ours.receive(10)), ours.close()))
+    asking.start()
     serve(Channel(theirs.detach()), {"device": "cpu"})
+    asking.join(10)
+    assert answers[0]["ready"] is False, "it is not used: see `ReplayWorkerPool`"
 
 
 def test_a_spare_that_has_ended_is_not_used(evaluator: LocalEvaluator) -> None:
