@@ -160,6 +160,7 @@ def test_without_iree_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.gpu
 def test_a_gpu_runs_what_was_compiled_for_it(tmp_path: Path, problem: MlirProblem) -> None:
+    pytest.importorskip("iree.compiler")
     with IreeEvaluator("cuda", settings=SETTINGS, memory=tmp_path) as evaluator:
         (default,) = evaluator.compare(problem, scheduled(), [Config()])
     assert default.ok and default.speedup and default.measurement
