@@ -275,7 +275,7 @@ class CandidateRunner:
             try:
                 if again:
                     self._access.upgrade_to_exclusive()
-                    self.processes.spare_candidate.close()
+                    self.processes.free_spares()
                     reference_client.save_memory()
                 found = self.pipeline.one(reference_client, client, config, compiled, prune_above_ms)
                 if again or not self.may_lack_memory(reference_client.problem, [found]):

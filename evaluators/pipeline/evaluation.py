@@ -105,7 +105,8 @@ class EvaluationPipeline:
                 return Evaluation(**found, message=CHECKED_NOT_TIMED)
             sampling = search.sampling if quick and search else self._settings.sampling
             if not quick:
-                self._processes.spare_candidate.expect()  # it opens the GPU while the plan is checked
+                verification.start_replaying()
+                self._processes.expect_next()  # they open the GPU while the plan is checked
                 verification.replay(checked, plan)
                 found |= {"replay": checked.replay, "correctness": checked.correctness, "host_us": checked.host_us}
             if checked.replayed:
@@ -213,6 +214,7 @@ class EvaluationPipeline:
         if replayed:
             verification.client.kill()
         self._processes.wait_ready()
+        self._processes.replay_workers.wait()
         self._access.upgrade_to_exclusive()
         if replayed:  # no process of the candidate runs during the timing, and its GPU memory is not freed meanwhile
             verification.warm_up()

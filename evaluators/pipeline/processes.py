@@ -125,6 +125,16 @@ class Processes:
         self._references.wait_ready()
         self.spare_candidate.wait()
 
+    def expect_next(self) -> None:
+        """Start the processes of the next kernel of the same problem, if the last two were of one."""
+        if self.spare_candidate.expect():
+            self.replay_workers.expect()
+
+    def free_spares(self) -> None:
+        """End the processes that wait for the next kernel: they hold memory of the GPU."""
+        self.spare_candidate.close()
+        self.replay_workers.discard_spare()
+
     def forget_reference(self) -> None:
         """End the reference workers, which frees their memory."""
         self._references.forget()

@@ -41,12 +41,22 @@ class ReplayWorkerPool:
 
     def replay_worker(self) -> Worker:
         """Return the one that was started ahead, or a new one."""
+        if self._spare is not None and self._spare[0] == tuple(self._languages) and self._is_usable(self._spare[1]):
+            (_, worker), self._spare = self._spare, None
+            return worker
+        self.discard_spare()
+        return self._new_worker()
+
+    def wait(self) -> None:
+        """Wait until the one that was started ahead has opened its device, which would disturb what is measured."""
+        if self._spare is not None and not self._is_usable(self._spare[1]):
+            self.discard_spare()
+
+    def discard_spare(self) -> None:
+        """End the one that was started ahead, if there is one."""
         spare, self._spare = self._spare, None
         if spare is not None:
-            if spare[0] == tuple(self._languages) and spare[1].alive and spare[1].runs and _is_ready(spare[1]):
-                return spare[1]
             spare[1].discard()
-        return self._new_worker()
 
     def expect(self) -> None:
         """Start the next one, on a GPU, unless it is there."""
@@ -67,9 +77,7 @@ class ReplayWorkerPool:
     def close(self) -> None:
         """End all of them and remove their files."""
         self._discard_retired()
-        if self._spare is not None:
-            self._spare[1].discard()
-            self._spare = None
+        self.discard_spare()
 
     def _discard_retired(self, most: int = 0) -> None:
         """Remove what retired workers left, but of the last ones: they may not have ended."""
@@ -77,10 +85,11 @@ class ReplayWorkerPool:
             while len(self._retired) > most:
                 self._retired.pop(0).discard()
 
-
-def _is_ready(worker: Worker) -> bool:
-    """Return whether a worker could open its device, once it has tried: another process may have had all its memory."""
-    try:
-        return worker.call(OPENS_S, op="ready").get("ready") is True
-    except (WorkerDiedError, WorkerTimeoutError, ServerEndedError):
-        return False
+    def _is_usable(self, worker: Worker) -> bool:
+        """Return whether a worker could open its device, once it has tried: another may have had all its memory."""
+        if not (worker.alive and worker.runs):
+            return False
+        try:
+            return worker.call(OPENS_S, op="ready").get("ready") is True
+        except (WorkerDiedError, WorkerTimeoutError, ServerEndedError):
+            return False

@@ -62,12 +62,14 @@ class SpareCandidate:
         cache = cache or self._new_cache()
         return cache, lambda: ready.pop() if ready else new_worker(cache)
 
-    def expect(self) -> None:
-        """Start the next one, like the last two that were asked for, unless it is there; returns at once."""
+    def expect(self) -> bool:
+        """Start the next one, like the last two that were asked for, unless it is there; returns at once, and whether
+        there is one."""
         if self._spare is None and self._repeated and self._last is not None:
             key, new_worker = self._last
             cache = self._new_cache()
             self._spare = _Spare(key, cache, self._starting.submit(_opened, new_worker, cache))
+        return self._spare is not None
 
     def wait(self) -> None:
         """Wait until no process is being started, which would disturb what is measured."""

@@ -120,6 +120,11 @@ class Verification(EvaluationContext):
             checked.correctness = checked.correctness.model_copy(update=remark)
         return broken
 
+    def start_replaying(self) -> None:
+        """Start the process that executes launch plans, where there will be one, or take the one that was started."""
+        if self.records:
+            self.replayer.start()
+
     def replay(self, checked: VerifiedConfig, plan: CheckPlan) -> Sequence[RecordedPlan]:
         """Make the launch plan, and have it replayed; `checked.replay` says whether it can be.
 

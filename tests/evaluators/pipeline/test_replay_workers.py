@@ -16,11 +16,12 @@ class StartedWorker:
 
     def __init__(self, ready: bool | None) -> None:
         self._ready = ready
-        self.discarded = False
+        self.asked = self.discarded = False
 
     def call(self, seconds: float, op: str) -> dict[str, Any]:
         """Answer the only request."""
         assert op == "ready"
+        self.asked = True
         if self._ready is None:
             raise WorkerDiedError(1)
         return {"ready": self._ready}
@@ -50,3 +51,13 @@ def test_one_that_could_not_open_the_device_or_has_ended_is_replaced() -> None:
         pool.expect()
         assert pool.replay_worker() is workers[1]
         assert workers[0].discarded
+
+
+def test_what_is_measured_waits_for_it_and_one_that_failed_takes_no_memory() -> None:
+    ready, failed = StartedWorker(ready=True), StartedWorker(ready=False)
+    for worker in (ready, failed):
+        pool = pool_of([worker, StartedWorker(ready=True)])
+        pool.expect()
+        pool.wait()
+        assert worker.asked and worker.discarded is (worker is failed)
+        assert (pool.replay_worker() is worker) is (worker is ready)

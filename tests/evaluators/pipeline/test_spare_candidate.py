@@ -28,7 +28,7 @@ def asked_for(processes: Processes, *problems: object) -> None:
 
 def test_the_third_of_a_problem_gets_the_process_that_was_started_ahead(processes: Processes) -> None:
     asked_for(processes, PROBLEM, PROBLEM)
-    processes.spare_candidate.expect()
+    assert processes.spare_candidate.expect()
     processes.wait_ready()
     cache, start = processes.candidate_ahead(PROBLEM, USUAL)
     assert cache.is_dir()
@@ -43,7 +43,7 @@ def test_the_third_of_a_problem_gets_the_process_that_was_started_ahead(processe
 def test_none_is_started_for_one_kernel_only(processes: Processes, problems: tuple[object, ...]) -> None:
     asked_for(processes, *problems)
     before = {*processes.folder.rglob("candidate-*")}
-    processes.spare_candidate.expect()
+    assert not processes.spare_candidate.expect()
     processes.wait_ready()
     assert {*processes.folder.rglob("candidate-*")} == before
 
@@ -51,7 +51,7 @@ def test_none_is_started_for_one_kernel_only(processes: Processes, problems: tup
 @pytest.mark.parametrize("lost", ["another problem", "killed", "closed"])
 def test_one_that_does_not_fit_ends(processes: Processes, lost: str) -> None:
     asked_for(processes, PROBLEM, PROBLEM)
-    processes.spare_candidate.expect()
+    assert processes.spare_candidate.expect()
     processes.wait_ready()
     (caches,) = [{*processes.folder.rglob("ahead-*")}]
     (folder,) = processes.folder.rglob("work/candidate-*")
