@@ -16,12 +16,10 @@ from ..core import (
     DeviceError,
     Evaluation,
     Evaluator,
-    Journal,
     OptionError,
     PythonKernel,
     Target,
     Tuner,
-    set_aside,
 )
 from ..core.events import Emit, Event, FinalsStarted, Finished, Note, TrialDone, ignore
 from ..core.extras import require_extra
@@ -46,7 +44,7 @@ from ..tuners.search import Found, Search
 from .attention_result import ScheduleResult, loop_in
 from .devices import CPU, choose_device
 from .evaluators import at_workloads, search_evaluator
-from .jobs import Job, same_run
+from .jobs import Job, open_journal, run_record
 from .options.groups import OUTPUT, SEARCH, WHERE, DeviceOptions, ResultOptions
 from .options.option import option
 from .options.trust import TimingOptions, settings_of
@@ -171,13 +169,13 @@ class ScheduleOptimizer:
     def _run(self, config: AttentionConfig, emit: Emit) -> ScheduleResult:
         start = self.start(config)
         job, device = self.job(config)
-        if not config.resume:
-            set_aside(self.folder / "journal.jsonl")
-            for path in [path for pattern in WRITTEN for path in self.folder.glob(pattern)]:
+        with (
+            open_journal(self.folder, config.resume, run_record(job, config.tuner)) as journal,
+            _evaluator(self, config, device) as evaluator,
+        ):
+            for path in () if config.resume else [path for pattern in WRITTEN for path in self.folder.glob(pattern)]:
                 path.unlink()
-        folder = TuningFolder(self.folder, self.space)
-        with Journal(self.folder / "journal.jsonl") as journal, _evaluator(self, config, device) as evaluator:
-            same_run(journal, job, config.tuner)
+            folder = TuningFolder(self.folder, self.space)
             # The configs that the climb asks for depend on its seed. The journal gives it the known ones.
             tuner = self.tuner(config, start)
             budget = Budget(trials=config.trials, seconds=config.seconds)

@@ -45,11 +45,10 @@ class ScheduleResult:
     @property
     def faster(self) -> bool:
         """Whether the winner is significantly faster than the kernel's own schedule, or that could not be measured."""
-        best, start = self.best, self.found.start
+        best = self.best
         if best is None or not best.ok or self.job.kernel.bind(best.config).digest == self.job.kernel.digest:
             return False
-        gain = best.gain_over(start) if start is not None else None
-        return gain.low > 1.0 if gain is not None else start is None or start.measurement is None
+        return self.found.surely_faster
 
     @property
     def simulated(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ from ..core import (
     TurnRecord,
     default_backend,
     read_journal,
+    set_aside,
 )
 from ..core.events import Emit, Warned
 from ..core.journal import of
@@ -223,13 +225,22 @@ def run_record(job: Job, model: str) -> RunRecord:
     )
 
 
-def same_run(journal: Journal, job: Job, model: str) -> None:
+@contextlib.contextmanager
+def open_journal(folder: Path, resume: bool, this: RunRecord) -> Iterator[Journal]:
+    """Open the journal of a search in its folder; an earlier one is continued, or set aside.
+
+    Raises `JournalError` for the journal of another search.
+    """
+    path = folder / "journal.jsonl"
+    if not resume:
+        set_aside(path)
+    with Journal(path) as journal:
+        same_run(journal, this)
+        yield journal
+
+
+def same_run(journal: Journal, this: RunRecord) -> None:
     """Write the run's identity, or raise `JournalError` for the journal of another run."""
-    require_same(journal, run_record(job, model))
-
-
-def require_same(journal: Journal, this: RunRecord) -> None:
-    """Write this identity, or raise `JournalError` for a journal with another."""
     known = next(journal.of(RunRecord), None)
     if known is None:
         journal.append(this)

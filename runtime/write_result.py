@@ -21,10 +21,10 @@ from ..core.workload_rows import configs_by_workload
 from ..corpus.functions.constant_places import PlaceKey
 from ..corpus.functions.size_choices import PlaceValue
 from ..corpus.recorded import RecordedProblem, TraceDataset, solution_of
-from ..evaluators.sizes_in_scope import values_by_size
+from ..evaluators.sizes_in_scope import size_keys, values_by_size
 from .jobs import Job
 from .options.groups import ReturnOptions
-from .triton_cache import enter_timings
+from .triton_cache import enter_timings, workload_keys
 
 if TYPE_CHECKING:
     from ..corpus.functions.translation import UserFunction
@@ -47,6 +47,18 @@ class PatchDestination:
         """Return the requested destination; None if the kernel is not a function, or nothing is requested."""
         way = cls(options.patch, options.triton_cache)
         return way if job.function is not None and way != cls() else None
+
+
+def autotuner_keys(destination: PatchDestination | None, job: Job) -> dict[str, str]:
+    """Return the keys by which the function can distinguish workloads: its autotuner, or the sizes beside its launches.
+
+    Empty without new configs.
+    """
+    if destination is None or job.function is None:
+        return {}
+    if job.function.kernels:
+        return workload_keys(job.function, job.problem)
+    return size_keys(job.function, job.problem)
 
 
 def write_result(

@@ -2,20 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from ..core import Kernel, PythonKernel, SearchSpace, SpaceError, Value
+from ..core import Config, Kernel, Profile, PythonKernel, SearchSpace, SpaceError, Value
 from ..core.space_inference import parameter_values, without_extents
+from ..core.syntax_tree import literal
+from .hardware import prune
+
+_PARAM = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(.+)")
 
 
 @dataclass(frozen=True)
 class FoundSpace:
-    """A space, and its origin."""
+    """A space, its origin, and what the device rules out."""
 
     space: SearchSpace
     origin: str
     """'declared', 'given' or 'discovered'."""
+    rules: tuple[str, ...] = ()
+    """Constraints of the device in the space."""
+    ruled_out: int | None = 0
+    """Number of configs that violate them; None if they are too many to count."""
+
+    @property
+    def count(self) -> int | None:
+        """Number of configs; None if they are too many to count."""
+        members = self.space.encoded.members
+        return None if members is None else len(members)
+
+    def on_device(self, kernel: Kernel, profile: Profile, keep: Iterable[Config] = ()) -> FoundSpace:
+        """Return it without the configs that the device cannot run; see `hardware.prune`."""
+        space, rules = prune(self.space, kernel, profile, keep)
+        left = replace(self, space=space, rules=tuple(rules))
+        if not rules:
+            return left
+        before, after = self.count, left.count
+        return replace(left, ruled_out=None if before is None or after is None else before - after)
 
 
 def _computed(kernel: Kernel) -> str:
@@ -63,3 +87,30 @@ def space_of(
     if not profiled:
         every = without_extents(every, {*values, *(sizes or {})})
     return FoundSpace(kernel.space(values, every, sizes), origin)
+
+
+def parse_params(given: Mapping[str, Sequence[Value]] | Sequence[str] | None) -> dict[str, list[Value]]:
+    """Names and their values, from these or from texts such as 'BLOCK_M=32,64,128'; `SpaceError` for other texts."""
+    if isinstance(given, Mapping):
+        return {name: list(values) for name, values in given.items()}
+    found: dict[str, list[Value]] = {}
+    for text in [given] if isinstance(given, str) else given or ():
+        match = _PARAM.fullmatch(text)
+        if match is None:
+            raise SpaceError(f"`params` {text!r} names no values; write it as BLOCK_M=32,64,128")
+        if match[1] in found:
+            raise SpaceError(f"`params` {match[1]} is given twice; give all its values at once")
+        found[match[1]] = [_value(part.strip(), text) for part in match[2].split(",")]
+    return found
+
+
+def _value(text: str, whole: str) -> Value:
+    if not text:
+        raise SpaceError(f"`params` {whole!r} has an empty value; write it as BLOCK_M=32,64,128")
+    try:
+        value = literal(text)
+    except (ValueError, SyntaxError):
+        if re.search(r"[()\[\]{}]", text):
+            raise SpaceError(f"`params` {whole!r}: a value is a number or a text without brackets") from None
+        return text
+    return value if isinstance(value, int | float | str) else text

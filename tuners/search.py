@@ -99,6 +99,13 @@ class Found:
         return best if (best.latency_ms or 0.0) < start.latency_ms else None
 
     @property
+    def surely_faster(self) -> bool:
+        """Whether the winner is faster than the unchanged kernel beyond noise, or that one could not be measured."""
+        best, start = self.best, self.start
+        gain = best.gain_over(start) if best is not None and start is not None else None
+        return gain.low > 1.0 if gain is not None else best is not None and (start is None or start.measurement is None)
+
+    @property
     def start(self) -> Evaluation | None:
         """The unchanged kernel, timed interleaved with the finalists."""
         return next((final for final in self.finals if not final.config), None)

@@ -22,7 +22,7 @@ from ...evaluators.local import LocalEvaluator
 from ...runtime.archive import EarlierRuns
 from ...runtime.evaluators import Evaluators
 from ...runtime.first_kernels import first_kernels_of
-from ...runtime.jobs import Job, keep, require_timed, same_run
+from ...runtime.jobs import Job, keep, require_timed, run_record, same_run
 from ...runtime.proposers import OpenProposer, Proposers
 from ...runtime.triton_cache import workload_keys
 from ...runtime.write_result import NOTHING, same_but_config, save_solution, select_autotune_configs, write_result
@@ -84,7 +84,7 @@ class KernelOptimizer:
         criteria = replace(self._settings.criteria, target_speedup=self.target(job))
         own = not self._settings.resume or self.results.resumes_own(job.problem, job.backend)
         with Journal(path, own) as journal, contextlib.ExitStack() as stack:
-            same_run(journal, job, self._proposers.name)
+            same_run(journal, run_record(job, self._proposers.name))
             self._emit(self._started(job, criteria))
             stack.callback(self.results.save_conversation, job.problem, job.backend)
             stack.callback(self._earlier.add, journal)

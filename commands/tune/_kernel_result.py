@@ -11,7 +11,7 @@ from pydantic import computed_field
 from rich.markup import escape
 from rich.text import Text
 
-from ...core import Config, Evaluation, Kernel, Metrics, SearchSpace, SpaceError
+from ...core import Config, Evaluation, Kernel, Metrics, SpaceError
 from ...core.evidence import with_evidence
 from ...core.files import write_whole
 from ...runtime import result
@@ -27,8 +27,6 @@ class Result(JobResult):
 
     absent_if_empty: ClassVar = ("patch",)
     space: result.ForPython[FoundSpace]
-    pruned: result.ForPython[SearchSpace]
-    """The space without configs that the device rules out."""
     found: result.ForPython[Found]
     folder: result.ForPython[Path]
     save: result.ForPython[bool] = True
@@ -60,8 +58,7 @@ class Result(JobResult):
     @property
     def space_searched(self) -> dict[str, Any]:
         """Origin of the space, its number of configs, and how many of them the device rules out."""
-        size, pruned = count(self.pruned), ruled_out(self.space, self.pruned)
-        return {"origin": self.space.origin, "size": size, "pruned": pruned}
+        return {"origin": self.space.origin, "size": self.space.count, "pruned": self.space.ruled_out}
 
     @result.computed
     def trials(self) -> int:
@@ -156,9 +153,9 @@ class Result(JobResult):
         timed = [e for e in self.found.evaluations if e.latency_ms is not None]
         if self.found.evaluations:
             try:
-                write_csv(self.folder / "trials.csv", self.found.evaluations, self.pruned.names)
+                write_csv(self.folder / "trials.csv", self.found.evaluations, self.space.space.names)
             except SpaceError:  # texts that a CSV cannot distinguish from other values
-                write_t4(self.folder / "trials.json", self.found.evaluations, self.pruned.names)
+                write_t4(self.folder / "trials.json", self.found.evaluations, self.space.space.names)
         if self.kernel_path is not None:
             best, start = self.found.best, self.found.start
             assert best is not None
@@ -187,17 +184,13 @@ class Result(JobResult):
     def own_constants(self) -> Evaluation | None:
         """The evaluation of the kernel's own constants, timed with the finalists, with its config."""
         start, present = self.found.start, self.job.kernel.config
-        own = {name: present[name] for name in self.pruned.names}
+        own = {name: present[name] for name in self.space.space.names}
         return start.model_copy(update={"config": own}) if start is not None else None
 
     @property
     def faster(self) -> bool:
         """Whether the winner beats the kernel's own constants beyond doubt, or these cannot be measured."""
-        best, start = self.found.best, self.found.start
-        if best is None or self.own:
-            return False
-        gain = best.gain_over(start) if start is not None else None
-        return gain.low > 1.0 if gain is not None else start is None or start.measurement is None
+        return not self.own and self.found.surely_faster
 
     @property
     def contention(self) -> float | None:
@@ -258,7 +251,7 @@ class Result(JobResult):
         """The winner, its gain and speedups, and the files."""
         best = self.found.best
         assert best is not None
-        config = Config({name: best.config[name] for name in self.pruned.names})
+        config = Config({name: best.config[name] for name in self.space.space.names})
         yield Text.from_markup(f"best of {self.trials} trials: [bold]{escape(str(config))}[/]")
         if not self.faster:
             faster = ", [bold]not measurably faster than the kernel's own constants[/]"
@@ -279,17 +272,3 @@ class Result(JobResult):
 
 def _row(evaluation: Evaluation) -> dict[str, Any]:
     return {"config": evaluation.config, **evaluation.metrics().to_json()}
-
-
-def count(space: SearchSpace) -> int | None:
-    """The configs of a space; None when they are too many to count."""
-    members = space.encoded.members
-    return None if members is None else len(members)
-
-
-def ruled_out(found: FoundSpace, pruned: SearchSpace) -> int | None:
-    """Configs that the device rules out; None when they are too many to count."""
-    if pruned is found.space:
-        return 0
-    before, after = count(found.space), count(pruned)
-    return None if before is None or after is None else before - after

@@ -19,7 +19,6 @@ from ...core import (
     Budget,
     Config,
     Evaluator,
-    Journal,
     Kernel,
     OptionError,
     Profile,
@@ -28,37 +27,37 @@ from ...core import (
     SpaceError,
     Tuner,
     Value,
-    set_aside,
 )
 from ...core.events import Emit, Finished, Note, SearchStarted, Warned, working
 from ...core.extras import require_extra
 from ...core.space_inference import named_sizes
-from ...core.syntax_tree import literal
 from ...core.workload_rows import workloads_by_key
 from ...evaluators.several_workloads import SeveralWorkloads, merged_profile
-from ...evaluators.sizes_in_scope import size_keys
 from ...evaluators.waiting import WorkingClock
 from ...runtime import command
 from ...runtime.devices import CPU
 from ...runtime.evaluators import Searcher, at_workloads
-from ...runtime.jobs import Job, require_timed, same_run
+from ...runtime.jobs import Job, open_journal, require_timed, run_record
 from ...runtime.options.groups import OUTPUT, SEARCH, WHERE, MachineOptions, ProblemOptions, ReturnOptions, SaveOptions
 from ...runtime.options.option import described, option
 from ...runtime.options.trust import FinalCheckOptions, TimingOptions
 from ...runtime.runtime import OpenSearcher, Runtime
-from ...runtime.triton_cache import workload_keys
-from ...runtime.write_result import NOTHING, PatchDestination, save_solution, select_autotune_configs, write_result
+from ...runtime.write_result import (
+    NOTHING,
+    PatchDestination,
+    autotuner_keys,
+    save_solution,
+    select_autotune_configs,
+    write_result,
+)
 from ...tuners import catalogue
 from ...tuners.by_launch.tuner import ByLaunch, tuner_for
-from ...tuners.discovery import FoundSpace, space_of
+from ...tuners.discovery import FoundSpace, parse_params, space_of
 from ...tuners.formats import read_recording
-from ...tuners.hardware import prune
 from ...tuners.per_workload import per_workload
-from ...tuners.search import Found, Search
+from ...tuners.search import Search
 from ...tuners.source_products import seen_in
 from ._kernel_result import Result as Result
-from ._kernel_result import count as count
-from ._kernel_result import ruled_out as ruled_out
 
 EXAMPLES = (
     "tune kernel 1_1 --trials 100",
@@ -69,7 +68,6 @@ AGENTS = ("kernel", "params", "constraint", "problem", "workload", "backend", "r
 SPACE = "Search space"
 TRIALS = 200
 """Default limit of a search whose tuner does not end by itself."""
-_PARAM = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(.+)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,33 +173,26 @@ def plan(options: Options, runtime: Runtime) -> Plan:
 
 def run(plan: Plan, emit: Emit) -> Result:
     """Search and write the result, also after an interruption."""
-    if not plan.resume:
-        set_aside(plan.folder / "journal.jsonl")
-    clock = WorkingClock()
-    with Journal(plan.folder / "journal.jsonl") as journal, contextlib.ExitStack() as stack:
+    job, clock = plan.job, WorkingClock()
+    with contextlib.ExitStack() as stack:
+        journal = stack.enter_context(open_journal(plan.folder, plan.resume, run_record(job, plan.tuner)))
         evaluator = at_workloads(partial(plan.open_evaluator, clock=clock), stack)
-        same_run(journal, plan.job, plan.tuner)
         profiles, keys = _looked_at(plan, evaluator, emit)
-        made = _searched_space(plan, profiles)
+        space, start = _searched_space(plan, profiles)
         sets = workloads_by_key(keys)
-        tuner = _tuner(plan, made, profiles, sets)
-        more: dict[str, Any] = {"patience": plan.patience, "workload_sets": sets, "clock": clock}
-        job, pruned = plan.job, made.pruned
-        search = Search(job.problem, job.kernel, pruned, tuner, evaluator, journal, plan.budget, emit, **more)
-
-        def result(found: Found) -> Result:
-            return Result(
-                job=job,
-                space=made.whole,
-                pruned=pruned,
-                found=found,
-                folder=plan.folder,
-                save=plan.save,
-                tuner=plan.tuner,
-                seed=plan.seed,
+        tuner = _tuner(plan, space.space, start, profiles, sets)
+        search = Search(
+            job.problem, job.kernel, space.space, tuner, evaluator, journal, plan.budget, emit, plan.patience, clock,
+            workload_sets=sets,
+        )  # fmt: skip
+        tuned = partial(
+            Result, job=job, space=space, folder=plan.folder, save=plan.save, tuner=plan.tuner, seed=plan.seed
+        )
+        emit(
+            SearchStarted(
+                job.reference, space.origin, space.space, space.count, space.ruled_out, space.rules, plan.budget
             )
-
-        emit(made.started(job.reference, plan.budget))
+        )
         if isinstance(tuner, ByLaunch):
             emit(Note(f"searched by the launch: {tuner}"))
         try:
@@ -211,29 +202,13 @@ def run(plan: Plan, emit: Emit) -> Result:
             if search.progress.trials > search.progress.recalled:
                 why = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error) or type(error).__name__
                 with contextlib.suppress(ResultsError, SpaceError):
-                    result(search.so_far(why)).write(plan.plot)
+                    tuned(found=search.so_far(why)).write(plan.plot)
             raise
         finally:
             emit(Finished())
-        tuned = result(found)
-        tuned.write(plan.plot)
-        return _handed_on(plan, tuned, keys, evaluator, emit)
-
-
-@dataclass(frozen=True)
-class _Space:
-    """The space of a search, whole and as the device leaves it."""
-
-    whole: FoundSpace
-    pruned: SearchSpace
-    rules: Sequence[str]
-    start: Sequence[Config]
-    """The kernel's own configs in it."""
-
-    def started(self, name: str, budget: Budget) -> SearchStarted:
-        """Return the event that tells of the search."""
-        ruled = ruled_out(self.whole, self.pruned)
-        return SearchStarted(name, self.whole.origin, self.pruned, count(self.pruned), ruled, tuple(self.rules), budget)
+        result = tuned(found=found)
+        result.write(plan.plot)
+        return _handed_on(plan, result, keys, evaluator, emit)
 
 
 def _looked_at(
@@ -254,22 +229,28 @@ def _looked_at(
     return profiles, keys
 
 
-def _searched_space(plan: Plan, profiles: Mapping[str, Profile]) -> _Space:
+def _searched_space(plan: Plan, profiles: Mapping[str, Profile]) -> tuple[FoundSpace, list[Config]]:
+    """Return the space, and the kernel's own configs in it."""
     kernel, profile = plan.job.kernel, merged_profile(list(profiles.values()))
-    space = space_of(kernel, plan.params, plan.constraint, named_sizes(plan.job.problem, profile))
-    start = [Config({name: kernel.config[name] for name in space.space.names}), *kernel.configs_in(space.space)]
-    pruned, rules = prune(space.space, kernel, profile, start) if plan.prune else (space.space, [])
-    return _Space(space, pruned, rules, start)
+    found = space_of(kernel, plan.params, plan.constraint, named_sizes(plan.job.problem, profile))
+    start = [Config({name: kernel.config[name] for name in found.space.names}), *kernel.configs_in(found.space)]
+    return found.on_device(kernel, profile, start) if plan.prune else found, start
 
 
-def _tuner(plan: Plan, space: _Space, profiles: Mapping[str, Profile], sets: Sequence[Sequence[str]]) -> Tuner:
+def _tuner(
+    plan: Plan,
+    space: SearchSpace,
+    start: Sequence[Config],
+    profiles: Mapping[str, Profile],
+    sets: Sequence[Sequence[str]],
+) -> Tuner:
     """Return the tuner, or one with a tuner for each set of workloads."""
 
     def make(names: Sequence[str]) -> Tuner:
         # Tiles for one decoded token do not predict those for a prompt.
         there = merged_profile([profiles[name] for name in names] if names else list(profiles.values()))
         create = catalogue.create_tuner if len(profiles) > 1 else partial(tuner_for, plan.job.kernel)
-        return create(plan.tuner, space.pruned, plan.seed, plan.warm, space.start, there, plan.stride)
+        return create(plan.tuner, space, plan.seed, plan.warm, start, there, plan.stride)
 
     return per_workload(make, sets) if catalogue.adaptive(plan.tuner) else make(())
 
@@ -293,51 +274,12 @@ def _handed_on(plan: Plan, tuned: Result, keys: Mapping[str, str], evaluator: Ev
     return tuned.model_copy(update={"patch": patch})
 
 
-def autotuner_keys(destination: PatchDestination | None, job: Job) -> dict[str, str]:
-    """Return the keys by which the function can distinguish workloads: its autotuner, or the sizes beside its launches.
-
-    Empty without new configs.
-    """
-    if destination is None or job.function is None:
-        return {}
-    if job.function.kernels:
-        return workload_keys(job.function, job.problem)
-    return size_keys(job.function, job.problem)
-
-
 def _warmth(path: Path, kernel: Kernel, space: SearchSpace, emit: Emit) -> list[tuple[Config, float | None]]:
     """Return a recording's times for the configs of a space."""
     recording = read_recording(path)
     if recording.kernel not in (None, kernel.digest):
         emit(Warned(f"`warm` {path} is of another kernel ({recording.kernel}), so it only seeds the search"))
     return recording.within(space)
-
-
-def parse_params(given: Mapping[str, Sequence[Value]] | Sequence[str] | None) -> dict[str, list[Value]]:
-    """Names and their values, from these or from texts such as 'BLOCK_M=32,64,128'; `SpaceError` for other texts."""
-    if isinstance(given, Mapping):
-        return {name: list(values) for name, values in given.items()}
-    found: dict[str, list[Value]] = {}
-    for text in [given] if isinstance(given, str) else given or ():
-        match = _PARAM.fullmatch(text)
-        if match is None:
-            raise SpaceError(f"`params` {text!r} names no values; write it as BLOCK_M=32,64,128")
-        if match[1] in found:
-            raise SpaceError(f"`params` {match[1]} is given twice; give all its values at once")
-        found[match[1]] = [_value(part.strip(), text) for part in match[2].split(",")]
-    return found
-
-
-def _value(text: str, whole: str) -> Value:
-    if not text:
-        raise SpaceError(f"`params` {whole!r} has an empty value; write it as BLOCK_M=32,64,128")
-    try:
-        value = literal(text)
-    except (ValueError, SyntaxError):
-        if re.search(r"[()\[\]{}]", text):
-            raise SpaceError(f"`params` {whole!r}: a value is a number or a text without brackets") from None
-        return text
-    return value if isinstance(value, int | float | str) else text
 
 
 def results_folder(root: Path, job: Job) -> Path:

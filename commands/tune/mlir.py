@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ...core import Budget, Config, Evaluation, Journal, MlirKernel, Target, Trial, set_aside
+from ...core import Budget, Config, Evaluation, Journal, MlirKernel, Target, Trial
 from ...core.environment import cores
 from ...core.events import Emit, FinalsStarted, Finished, Note, PartStarted, Warned
 from ...evaluators.iree.evaluator import FINALS, IreeEvaluator, search_settings
@@ -21,7 +21,7 @@ from ...evaluators.iree.processes import IreeProcesses
 from ...evaluators.iree.reading import require_readable
 from ...evaluators.settings import Limits, Settings
 from ...runtime.devices import CPU, cuda_devices, device_label
-from ...runtime.jobs import require_same
+from ...runtime.jobs import open_journal
 from ...tuners import catalogue
 from ...tuners.mlir.analysis import analyse, read_source
 from ...tuners.mlir.machine import ScheduleTarget
@@ -75,11 +75,11 @@ def _run(plan: Plan, emit: Emit, processes: IreeProcesses) -> Result:
     if plan.dry_run:
         _tell(scheduling, time.monotonic() - began, emit)
         return _dry(scheduling, plan, folder, emit)
-    if not plan.resume:
-        set_aside(folder.path / "journal.jsonl")
     catalogue.preload(plan.tuner)
-    with Journal(folder.path / "journal.jsonl") as journal, _evaluator(scheduling, plan, processes) as evaluator:
-        require_same(journal, scheduling.record(plan.tuner, evaluator.target.named_chip))
+    with contextlib.ExitStack() as stack:
+        evaluator = stack.enter_context(_evaluator(scheduling, plan, processes))
+        this = scheduling.record(plan.tuner, evaluator.target.named_chip)
+        journal = stack.enter_context(open_journal(folder.path, plan.resume, this))
         folder.started(datetime.now(UTC), time.monotonic() - began, resumed=plan.resume)
         _tell(scheduling, time.monotonic() - began, emit)
         searches = _Searches(scheduling, plan, evaluator, journal, emit, folder)

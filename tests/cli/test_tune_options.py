@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from kernelwright.commands.tune import kernel as tune
 from kernelwright.core import Config, Kernel, Profile, PythonKernel, SearchSpace
 from kernelwright.evaluators.settings import Sandbox, Settings
+from kernelwright.tuners import discovery
 
 from ..conftest import SCALE_KERNEL
 from ..fakes import PROFILE
@@ -81,7 +81,7 @@ def test_the_device_rules_configs_out(made_up: MadeUp, monkeypatch: pytest.Monke
         assert profile is PROFILE
         return SearchSpace(space.parameters, ["BLOCK > 4"]), ["BLOCK > 4"]
 
-    monkeypatch.setattr(tune, "prune", prune)
+    monkeypatch.setattr(discovery, "prune", prune)
     run = tuned_here("--tuner", "grid")
     assert "tuning 1_999.py: 2 configs (declared space), 1 ruled out by the device" in run.stdout.splitlines()
     assert "  device: BLOCK > 4" in run.stdout.splitlines()

@@ -6,7 +6,6 @@ from io import StringIO
 
 import pytest
 from kernelwright.cli.screens import Display, Screen, SearchLines, SearchTable
-from kernelwright.commands.tune.kernel import count, ruled_out
 from kernelwright.core import Budget, Config, SearchSpace
 from kernelwright.core.events import FinalsStarted, Finished, SearchStarted
 from kernelwright.tuners.discovery import FoundSpace
@@ -21,7 +20,9 @@ KERNEL = kernel(1.0, A=1)
 
 
 def started(whole: SearchSpace, left: SearchSpace, rules: tuple[str, ...], budget: Budget) -> SearchStarted:
-    return SearchStarted("1_1", "given", left, count(left), ruled_out(FoundSpace(whole, "given"), left), rules, budget)
+    before, found = FoundSpace(whole, "given").count, FoundSpace(left, "given", rules)
+    ruled_out = 0 if left is whole else None if before is None or found.count is None else before - found.count
+    return SearchStarted("1_1", "given", left, found.count, ruled_out, rules, budget)
 
 
 def watched(terminal: bool, budget: Budget, quiet: bool = False, recalled: int = 0, space: SearchSpace = PRUNED) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from kernelwright import tune
-from kernelwright.commands.tune.kernel import TRIALS, Options, parse_params
+from kernelwright.commands.tune.kernel import TRIALS, Options
 from kernelwright.core import (
     DeviceLimits,
     MatrixProduct,
@@ -14,6 +14,7 @@ from kernelwright.core import (
     SpaceError,
 )
 from kernelwright.core.events import Event, FinalsStarted, Finished, SearchStarted, Step, TrialDone
+from kernelwright.tuners.discovery import parse_params
 
 from ..cli.made_up import MadeUp, install
 from ..cli.tuning import workplace

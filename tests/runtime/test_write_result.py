@@ -13,7 +13,6 @@ from typing import Any
 import kernelwright
 import kernelwright.commands.tune.kernel as tune_module
 import pytest
-from kernelwright.commands.tune.kernel import autotuner_keys
 from kernelwright.core import Config, Evaluation, KernelError, Profile, Status, Tuner
 from kernelwright.core.events import Event, Note
 from kernelwright.core.workload_rows import merged, workloads_by_key
@@ -25,7 +24,13 @@ from kernelwright.runtime.command import NOTHING_FASTER
 from kernelwright.runtime.evaluators import at_workloads
 from kernelwright.runtime.jobs import Job
 from kernelwright.runtime.triton_cache import enter_timings
-from kernelwright.runtime.write_result import NOTHING, PatchDestination, select_autotune_configs, write_result
+from kernelwright.runtime.write_result import (
+    NOTHING,
+    PatchDestination,
+    autotuner_keys,
+    select_autotune_configs,
+    write_result,
+)
 from kernelwright.tuners import catalogue
 from kernelwright.tuners.per_workload import TunerPerWorkload
 from kernelwright.tuners.search import Found, Search

@@ -30,9 +30,7 @@ def tuned(
         progress.add(trial)
     found = Found(trials, finals, progress, "because")
     job = Job(kernel, TorchProblem("level1/1_999", "999_Scale", SCALE_PROBLEM), "cpu", "1_999.py")
-    return Result(
-        job=job, space=FoundSpace(space, "given"), pruned=space, found=found, folder=folder, tuner="portfolio", seed=0
-    )
+    return Result(job=job, space=FoundSpace(space, "given"), found=found, folder=folder, tuner="portfolio", seed=0)
 
 
 def timed(config: Config, *samples_ms: float, contention: float | None = None) -> Evaluation:
