@@ -8,9 +8,10 @@ from pathlib import Path
 
 from ...core.errors import OptionError
 from ...evaluators.kernelbench.precision import KernelBenchPrecision
+from ...runtime.devices import CPU
 from ...runtime.options.groups import FunctionOptions, MachineOptions, ProblemOptions
 from ...runtime.options.option import described, option
-from ...runtime.options.trust import SanitizeOptions, TimingOptions
+from ...runtime.options.trust import TRUST, SanitizeOptions, TimingOptions
 
 PROTOCOL = "Protocol"
 PERF_TRIALS = 100
@@ -37,6 +38,13 @@ class Options(TimingOptions, SanitizeOptions, MachineOptions, ProblemOptions, Fu
             metavar="REF",
             trusted=True,
         ),
+    )
+    sanitize: bool = option(
+        False,
+        "On a GPU, let NVIDIA's compute-sanitizer, if installed, look for out-of-bounds accesses, reads of "
+        "uninitialized memory and races in shared memory; takes up to a minute.",
+        TRUST,
+        trusted=True,
     )
     protocol: EvaluationProtocol | None = option(
         None,
@@ -76,6 +84,12 @@ class Options(TimingOptions, SanitizeOptions, MachineOptions, ProblemOptions, Fu
     def kernelbench(self) -> bool:
         """Whether KernelBench's protocol is used."""
         return self.chosen_protocol is not EvaluationProtocol.STRICT
+
+    def check_device(self, device: str) -> None:
+        """Raise `OptionError` for a CPU, where no tool looks at kernels."""
+        super().check_device(device)
+        if self.sanitize and device == CPU:
+            raise OptionError("compute-sanitizer needs a GPU, and the device is the CPU", "leave it out, or use a GPU")
 
     def check(self) -> None:
         """Raise `OptionError` for contradictory options."""

@@ -40,7 +40,7 @@ from ...runtime.evaluators import Searcher, at_workloads
 from ...runtime.jobs import Job, open_journal, require_timed, run_record
 from ...runtime.options.groups import OUTPUT, SEARCH, WHERE, MachineOptions, ProblemOptions, ReturnOptions, SaveOptions
 from ...runtime.options.option import described, option
-from ...runtime.options.trust import FinalCheckOptions, TimingOptions
+from ...runtime.options.trust import SanitizeOptions, TimingOptions
 from ...runtime.runtime import OpenSearcher, Runtime
 from ...runtime.write_result import (
     NOTHING,
@@ -71,7 +71,7 @@ TRIALS = 200
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(SaveOptions, TimingOptions, FinalCheckOptions, MachineOptions, ProblemOptions, ReturnOptions):
+class Options(SaveOptions, TimingOptions, SanitizeOptions, MachineOptions, ProblemOptions, ReturnOptions):
     """Search the parameters of a kernel."""
 
     kernel: str = field(

@@ -10,7 +10,7 @@ from pathlib import Path
 from ...evaluators.remote.options import LOCAL, RemoteOptions, choices
 from .option import OUTPUT as OUTPUT
 from .option import Options, described, mistake, option
-from .trust import FinalCheckOptions, TargetOptions
+from .trust import SanitizeOptions, TargetOptions
 
 WHERE = "Where it runs"
 MODEL = "Language model"
@@ -282,7 +282,7 @@ class RunOptions(
     BudgetOptions,
     ModelOptions,
     TargetOptions,
-    FinalCheckOptions,
+    SanitizeOptions,
     MachineOptions,
     ProblemOptions,
 ):

@@ -105,25 +105,6 @@ class TimingOptions(ProofOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class SanitizeOptions(Options):
-    """Whether NVIDIA's compute-sanitizer looks at each kernel, which needs a GPU."""
-
-    sanitize: bool = option(
-        False,
-        "On a GPU, let NVIDIA's compute-sanitizer, if installed, look for out-of-bounds accesses, reads of "
-        "uninitialized memory and races in shared memory; takes up to a minute.",
-        TRUST,
-        trusted=True,
-    )
-
-    def check_device(self, device: str) -> None:
-        """Raise `OptionError` for a CPU, where no tool looks at kernels."""
-        super().check_device(device)
-        if self.sanitize and device == CPU:
-            raise mistake("compute-sanitizer needs a GPU, and the device is the CPU", "leave it out, or use a GPU")
-
-
-@dataclass(frozen=True, kw_only=True)
-class FinalCheckOptions(Options):
     """Whether compute-sanitizer looks at the fastest kernels of a run, on a GPU; on a CPU nothing does."""
 
     sanitize: bool = option(
@@ -198,7 +179,7 @@ def settings_of(options: TrustOptions, settings: Settings) -> Settings:
         settings,
         allow_torch=options.allow_torch,
         require_replay=not isinstance(options, ProofOptions) or options.require_replay,
-        sanitize=isinstance(options, SanitizeOptions | FinalCheckOptions) and options.sanitize,
+        sanitize=isinstance(options, SanitizeOptions) and options.sanitize,
         sandbox=options.sandbox,
         graph=timed.graph,
         precision=timed.precision,
