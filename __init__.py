@@ -93,21 +93,26 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    if name in __all__ or _is_registered(name):
+    if name in __all__ or _is_command(name):
         return getattr(import_module(f".{_ELSEWHERE.get(name, 'python_api')}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def _is_registered(name: str) -> bool:
-    """Return whether another package registers a command of this name.
+def _is_command(name: str) -> bool:
+    """Return whether `commands/` has a module of this name, or another package registers such a command.
 
     It is known without an import of commands: pickling asks every module for names, also in workers, which may not read
     most of this package.
     """
+    import os
+
     from .entry_points import points_of
 
-    points = () if name.startswith("_") else points_of("kernelwright.commands")
-    return any(point.name.replace(" ", "_").replace("-", "_") == name for point in points)
+    if name.startswith("_"):
+        return False
+    own = os.path.join(os.path.dirname(__file__), "commands", f"{name}.py")  # noqa: PTH118, PTH120 (imports nothing)
+    points = points_of("kernelwright.commands")
+    return os.path.exists(own) or any(point.name.replace(" ", "_").replace("-", "_") == name for point in points)  # noqa: PTH110
 
 
 def __dir__() -> list[str]:

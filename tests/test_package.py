@@ -64,6 +64,8 @@ def test_the_root_imports_nothing_but_the_reader_of_entry_points() -> None:
 def test_everything_that_the_root_exports_is_there() -> None:
     for name in kernelwright.__all__:
         assert getattr(kernelwright, name).__name__ == name
+    assert "config" not in kernelwright.__all__
+    assert kernelwright.config.__name__ == "config", "each module of commands/ is a function"
     with pytest.raises(AttributeError, match="no attribute 'optimise'"):
         kernelwright.__getattr__("optimise")
 

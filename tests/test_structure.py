@@ -99,6 +99,7 @@ def test_no_folder_has_more_modules_than_a_reader_can_see() -> None:
 def test_the_upper_floors_do_not_grow() -> None:
     files = of_floors()
     lines = sum(len(path.read_text().splitlines()) for path in files)
-    assert len(files) <= FILES
-    assert lines <= LINES
-    assert sum(map(imports_in_functions, files)) <= IN_FUNCTIONS
+    advice = "raise it in tests/test_structure.py if it is worth that, as for a new command, and say why in the commit"
+    assert len(files) <= FILES, f"more files: {advice}"
+    assert lines <= LINES, f"more lines: {advice}"
+    assert sum(map(imports_in_functions, files)) <= IN_FUNCTIONS, f"more imports within functions: {advice}"
