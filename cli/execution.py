@@ -56,18 +56,18 @@ def function_of(command: Command) -> Any:
     own = {field.name for field in dataclasses.fields(command.options)}
     flags = {"json": JsonOption, "quiet": QuietOption, "verbose": VerboseOption, "dry_run": DryRunOption}
     # A command may have its own dry run, which does something.
-    wanted = [name for name in flags if name not in own and (name != "verbose" or command.verbose)]
+    wanted = [name for name in flags if name not in own and (name != "verbose" or command.declared.verbose)]
     given = inspect.Parameter("given", inspect.Parameter.KEYWORD_ONLY)
     of_terminal = [given.replace(name=name, default=False, annotation=flags[name]) for name in wanted]
     call.__signature__ = inspect.Signature([given, *of_terminal])  # type: ignore[attr-defined]
     call.__doc__ = command.help
-    return with_examples(*command.examples)(with_options(command.options, command.positional)(call))
+    return with_examples(*command.declared.examples)(with_options(command.options, command.declared.positional)(call))
 
 
 def interrupted(command: Command) -> str:
     """Return what is said after Ctrl-C: by default that it can be resumed, where it has that option."""
     resumable = any(field.name == "resume" for field in dataclasses.fields(command.options))
-    return getattr(command.module, "INTERRUPTED", RESUMABLE if resumable else "interrupted")
+    return command.declared.interrupted or (RESUMABLE if resumable else "interrupted")
 
 
 def work(command: Command, given: Mapping[str, Any], display: Display, dry_run: bool = False) -> int:
@@ -90,7 +90,7 @@ def open_screen(command: Command, display: Display) -> Screen:
 
     if display.quiet and display.verbose:
         raise OptionError("--quiet and --verbose exclude each other")
-    return Terminal(dataclasses.replace(display, to_stderr=command.to_stderr))
+    return Terminal(dataclasses.replace(display, to_stderr=command.declared.to_stderr))
 
 
 def carry_out(command: Command, given: Mapping[str, Any], screen: Screen, dry_run: bool = False) -> Any:

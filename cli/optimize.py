@@ -73,8 +73,8 @@ def _optimize(
 
 
 _optimize.__doc__ = OPTIMIZE.help
-optimize = with_examples(*OPTIMIZE.examples)(
-    with_options(OPTIMIZE.options)(with_options(LIST_SLOW.options, only=OPTIMIZE.also[1])(_optimize))
+optimize = with_examples(*OPTIMIZE.declared.examples)(
+    with_options(OPTIMIZE.options)(with_options(LIST_SLOW.options, only=OPTIMIZE.declared.also[1])(_optimize))
 )
 
 

@@ -13,7 +13,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.progress import Progress as ProgressBar
 from rich.segment import Segment
 from rich.status import Status as Spinner
-from rich.table import Table
 from rich.text import Text
 
 from ..core import Evaluation
@@ -34,7 +33,7 @@ from ..core.events import (
 )
 from ..core.quotation import LONGEST_LINE, plain, printable
 from ..core.text import first_line
-from ..runtime.result import Result, describe_config, duration, status_text
+from ..runtime.result import Result, describe_config, duration, status_text, table
 from .parameters import Display as Display
 from .parameters import as_flags, option_names
 
@@ -202,14 +201,6 @@ def console(stderr: bool = False) -> Console:
     return fitting if fitting.is_terminal else PlainConsole(stderr=stderr, highlight=False, soft_wrap=True, width=160)
 
 
-def search_display(display: Display) -> Screen:
-    """How a search is shown: live, in lines, or only its result."""
-    if display.quiet:
-        return Screen(display)
-    live = SearchTable(display)
-    return live if live.live else SearchLines(display)
-
-
 class SearchLines(Screen):
     """One line per trial."""
 
@@ -308,18 +299,16 @@ class SearchTable(SearchLines):
         return f"{trial.seconds:.0f} s, about {left:.0f} s left" if left is not None else f"{trial.seconds:.0f} s"
 
     def _view(self, trial: TrialDone) -> RenderableType:
-        table = Table(box=None, pad_edge=False)
-        for column in ("#", "config", "status", "latency", ""):
-            table.add_column(column, justify="right" if column in ("#", "latency") else "left")
+        trials = table(">#", "config", "status", ">latency", "", plain=True)
         for row in self._latest:
-            table.add_row(*row)
+            trials.add_row(*row)
         best = trial.best
         so_far = f"best {best.latency_ms:.4f} ms: {describe_config(best.config)}" if best else "nothing correct so far"
         counts = (
             f"{trial.number - trial.failed} correct, {trial.failed} failed, {left_out_text(self._search)} ruled out, "
             f"{trial.duplicates} duplicates"
         )
-        return Group(table, Text(so_far, style="bold"), Text(counts), self._bar)
+        return Group(trials, Text(so_far, style="bold"), Text(counts), self._bar)
 
 
 def left_out_text(search: SearchStarted) -> str:

@@ -6,7 +6,6 @@ from rich.console import Group
 from rich.live import Live
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from ..core import Evaluation, Status
 from ..core.events import (
@@ -24,8 +23,8 @@ from ..core.events import (
     TurnEnded,
 )
 from ..core.text import first_line
-from ..runtime.result import describe_config, sanitizer_line, status_text
-from .screens import Display, Screen, SearchLines, search_display
+from ..runtime.result import describe_config, sanitizer_line, status_text, table
+from .screens import Screen, SearchLines, SearchTable
 
 
 class Terminal(Screen):
@@ -45,18 +44,11 @@ class Terminal(Screen):
             super().emit(event)
 
     def _display_of(self, event: Event) -> Screen:
-        if not isinstance(event, RunStarted):
-            whole = isinstance(event, SearchStarted) or self.display.quiet
-            return search_display(self.display) if whole else SearchLines(self.display)
-        return run_display(self.display)
-
-
-def run_display(display: Display) -> Screen:
-    """How runs are shown: live, in lines, or only their result."""
-    if display.quiet:
-        return Screen(display)
-    live = RunTable(display)
-    return live if live.live else RunLines(display)
+        """How a run or a search is shown: only its result, live, or in lines."""
+        if self.display.quiet:
+            return Screen(self.display)
+        live, lines = (RunTable, RunLines) if isinstance(event, RunStarted) else (SearchTable, SearchLines)
+        return live(self.display) if self.live and not isinstance(event, TrialDone) else lines(self.display)
 
 
 class RunLines(Screen):
@@ -221,9 +213,7 @@ class RunTable(RunLines):
             self._explained = True
         self.console.print(escape(why))
         self._first = first
-        self._table = Table(box=None, pad_edge=False)
-        for column in (first, "status", "latency", "speedup", ""):
-            self._table.add_column(column, justify="right" if column in ("latency", "speedup") else "left")
+        self._table = table(first, "status", ">latency", ">speedup", "", plain=True)
         columns = (TextColumn("trial"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         self._bar = Progress(*columns)
         self._task = self._bar.add_task("", total=proposed.trials)

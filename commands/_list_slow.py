@@ -24,6 +24,7 @@ from ..core.baselines import COMPILE, DEFAULT
 from ..core.json_lines import JsonLines
 from ..corpus import find_problem, list_problems
 from ..evaluators.local import LocalEvaluator
+from ..runtime import result
 from ..runtime.devices import device_label
 from ..runtime.options.trust import TimingOptions
 
@@ -119,10 +120,8 @@ def slow_table(slow: Sequence[SlowKernel], measured: int, threshold: float) -> T
     disturbed = sum(row.contention is not None for row in slow)
     title = f"{len(slow) - disturbed} of {measured} kernels below {threshold:g}x"
     title += f", {disturbed} disturbed" if disturbed else ""
-    table = Table(title=title, title_justify="left")
-    for column in ("kernel", "speedup", "", "latency ms", "reference ms", "against defaults", "problem"):
-        numeric = "ms" in column or column in ("speedup", "against defaults")
-        table.add_column(column, justify="right" if numeric else "left")
+    columns = ("kernel", ">speedup", "", ">latency ms", ">reference ms", ">against defaults", "problem")
+    table = result.table(*columns, title=title)
     colors = {"SLOW": "red", "MODERATE": "yellow", "GOOD": "green", "DISTURBED": "yellow"}
     for row in slow:
         category = f"[{colors[row.category]}]{row.category}[/]"
@@ -134,9 +133,8 @@ def slow_table(slow: Sequence[SlowKernel], measured: int, threshold: float) -> T
 
 def problem_table(rows: Sequence[SlowProblem]) -> Table:
     """Problems without a kernel, on a terminal."""
-    table = Table(title=f"{len(rows)} problems without a kernel, by headroom", title_justify="left")
-    for column in ("problem", "headroom", "eager ms", "compiled ms", "floor ms", "name"):
-        table.add_column(column, justify="left" if column in ("problem", "name") else "right")
+    columns = ("problem", ">headroom", ">eager ms", ">compiled ms", ">floor ms", "name")
+    table = result.table(*columns, title=f"{len(rows)} problems without a kernel, by headroom")
     for row in rows:
         mark = "" if row.contention is None else " (disturbed)"
         compiled = "" if row.compile_ms is None else f"{row.compile_ms:.4g}"

@@ -23,7 +23,7 @@ from ..core.baselines import STRICT, against_text
 from ..core.events import Emit, Note, PartDone, PartStarted, Warned
 from ..evaluators.workers.removal import sweep
 from ..runtime import command, result
-from ..runtime.command import NOTHING_FASTER
+from ..runtime.command import search_code
 from ..runtime.jobs import earlier_summary
 from ..runtime.options.groups import RunOptions
 from ..runtime.options.option import described
@@ -90,9 +90,7 @@ class Result(result.Result):
     @property
     def exit_code(self) -> int:
         """0 if all are verified and one is faster, 1 if one is not verified."""
-        if not self.verified:
-            return 1
-        return 0 if self.faster else NOTHING_FASTER
+        return search_code(self.verified, self.faster)
 
     def lines(self) -> Iterator[Table]:
         """One row per kernel."""
@@ -139,9 +137,8 @@ def _summary(optimizer: KernelOptimizer, reference: str, plan: Plan, emit: Emit)
 
 def batch_table(summaries: Sequence[Mapping[str, Any]]) -> Table:
     """One row per kernel of a batch."""
-    table = Table(title="batch", title_justify="left")
-    for column in ("kernel", "start ms", "best ms", "faster", "speedup", "target", "result"):
-        table.add_column(column, justify="right" if "ms" in column or column == "faster" else "left")
+    columns = ("kernel", ">start ms", ">best ms", ">faster", "speedup", "target", "result")
+    table = result.table(*columns, title="batch")
     for summary in summaries:
         table.add_row(summary["problem"], *_batch_row(summary))
     return table

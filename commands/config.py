@@ -91,16 +91,8 @@ def _rows(path: CommandPath, fields: Mapping[str, FieldType], plan: Plan) -> Ite
         setting, refused = here.settings.get(name), here.refused.get(name)
         if setting is None and refused is None and not plan.every:
             continue
-        value = option.default if setting is None else setting.value_for(option, kind)
+        default = None if option.default is dataclasses.MISSING else option.default
+        value = default if setting is None else setting.value_for(option, kind)
         where = "default" if setting is None else setting.where
-        row = {"command": " ".join(path), "option": name, "value": _plain(value), "where": where}
+        row = {"command": " ".join(path), "option": name, "value": command.plain(value), "where": where}
         yield row if refused is None else {**row, "refused": refused.where}
-
-
-def _plain(value: Any) -> Any:
-    """A value as JSON has it."""
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    if value is dataclasses.MISSING:
-        return None
-    return value if value is None or isinstance(value, bool | int | float) else str(value)

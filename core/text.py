@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from json import JSONDecodeError
 from pathlib import Path
 
@@ -31,6 +31,12 @@ def first_line(text: str | BaseException, limit: int | None = None) -> str:
     if isinstance(text, BaseException):
         line = line.rstrip(".") or type(text).__name__
     return line if limit is None or len(line) <= limit else f"{line[: limit - 3]}..."
+
+
+def listed(names: Iterable[str], word: str) -> str:
+    """Join names in a sentence: 'api_base, model and sandbox'."""
+    *others, last = names
+    return f"{', '.join(others)} {word} {last}" if others else last
 
 
 def wrong_field(error: ValidationError) -> str:

@@ -42,7 +42,7 @@ RULES = "rules"
 def command_tools(workshop: Workshop) -> Iterator[tuple[str, Tool, bool]]:
     """Yield a tool for each command that is for agents, with its name, and whether it leaves files."""
     for command in find_commands():
-        if command.for_agents:
+        if command.declared.agents:
             yield command.name, _tool(workshop, command), "results" in types_of(command.options)
 
 
@@ -126,7 +126,7 @@ _RUN = "The run's id: its resources are kernelwright://runs/<run>/report, .../hi
 
 def _parameters(command: Command, types: Mapping[str, Any]) -> Iterator[inspect.Parameter]:
     """Yield the options that a client may set. The server alone sets those for trust and machines."""
-    named, set_by_server = command.for_agents, ("device", "results", "resume", *TRIALS, *SECONDS)
+    named, set_by_server = command.declared.agents, ("device", "results", "resume", *TRIALS, *SECONDS)
     for field in dataclasses.fields(command.options):
         details = details_of(field)
         offered = field.name in named if isinstance(named, tuple) else True

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from .. import __version__
-from ..core import KernelwrightError, ResultsError
+from ..core import KernelwrightError
 from .command_tools import command_tools
 from .places import PAGE, Run, resource_links
 from .reading_tools import ReadingTools
@@ -154,25 +155,19 @@ class Server(MCPServer[Any]):
         return self._text(self._journal(self._found(run)))
 
     def _kernel(self, run: str) -> str:
-        try:
+        with _not_found():
             return self._text(self._workshop.runs.kernel(self._found(run)))
-        except KernelwrightError as error:
-            raise ResourceNotFoundError(str(error)) from error
 
     def _result(self, run: str) -> str:
         return json.dumps(self._found(run).record.result, indent=1)
 
     def _found(self, run: str) -> Run:
-        try:
+        with _not_found():
             return self._workshop.runs.find(run)
-        except ResultsError as error:
-            raise ResourceNotFoundError(str(error)) from error
 
     def _journal(self, run: Run) -> Path:
-        try:
+        with _not_found():
             return self._workshop.runs.journal(run)
-        except KernelwrightError as error:
-            raise ResourceNotFoundError(str(error)) from error
 
     @staticmethod
     def _text(path: Path) -> str:
@@ -180,6 +175,14 @@ class Server(MCPServer[Any]):
             return path.read_text(encoding="utf-8", errors="replace")
         except OSError as error:
             raise ResourceError(f"cannot read {path.name}: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def _not_found() -> Iterator[None]:
+    try:
+        yield
+    except KernelwrightError as error:
+        raise ResourceNotFoundError(str(error)) from error
 
 
 def _malformed(error: Exception) -> JSONRPCError:

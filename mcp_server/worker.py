@@ -97,26 +97,18 @@ def reply(result: Result, run: str, root: str) -> dict[str, Any]:
     found = {**({"run": run} if run else {}), **result.to_json()}
     if says_what_is_next(type(result)):
         found |= {"warnings": list(result.doubts), "next": result.next_step}
-    relative: dict[str, Any] = _relative(_short(found), f"{root}/")
-    return relative
+    shown: dict[str, Any] = _shown(found, f"{root}/")
+    return shown
 
 
-def _short(value: Any) -> Any:
-    """Plain data with figures of as many digits as measurements have."""
+def _shown(value: Any, root: str) -> Any:
     if isinstance(value, float):
         return float(f"{value:.5g}")
-    if isinstance(value, Mapping):
-        return {name: _short(item) for name, item in value.items()}
-    return [_short(item) for item in value] if isinstance(value, list) else value
-
-
-def _relative(value: Any, root: str) -> Any:
-    """Return plain data with paths relative to the server's folder."""
     if isinstance(value, str):
         return value.removeprefix(root)
     if isinstance(value, Mapping):
-        return {name: _relative(item, root) for name, item in value.items()}
-    return [_relative(item, root) for item in value] if isinstance(value, list) else value
+        return {name: _shown(item, root) for name, item in value.items()}
+    return [_shown(item, root) for item in value] if isinstance(value, list) else value
 
 
 class Steps:

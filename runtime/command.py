@@ -2,15 +2,8 @@
 
 `plan` reads every option, and raises every mistake before anything starts. `run` sees no options. The module's
 docstring is the command's help, its first line what the list of commands says. From such a module come the command line
-with help and completion, the Python function, the MCP tool, JSON and what configurations may set. Optional names:
-
-    EXAMPLES     arguments, for the help
-    POSITIONAL   options that are arguments on a command line
-    VERBOSE      true where `--verbose` shows more
-    TO_STDERR    true where only the result goes to standard output, such as a list for a pipe
-    AGENTS       where an MCP server offers it: true, or the names of the options that an agent may give
-    ALSO         another command and the names of its options that this one's command line has, too
-    INTERRUPTED  what is said after Ctrl-C
+with help and completion, the Python function, the MCP tool, JSON and what configurations may set. Optional names are
+those of `Declared`.
 
 Modules of `commands/` are found by themselves, and those of other packages by entry points of the group
 `kernelwright.commands`: the entry's name is the command's, with spaces for a group ('tune kernel').
@@ -49,9 +42,14 @@ ENTRIES = EntryGroup("kernelwright.commands", "command", ModuleType, "module wit
 MEMBERS = ("Options", "Result", "plan", "run")
 """Attributes of every command's module."""
 NOTHING_FASTER = 3
-"""Exit code of a command that finished without finding anything faster."""
+"""Exit code of a command that finished without finding anything faster; see `search_code`."""
 NOT_SHOWN = {"shown": False}
 """Metadata of a plan's field that `--dry-run` does not show."""
+
+
+def search_code(verified: bool, faster: bool) -> int:
+    """Return the exit code of a command that looks for something faster: 0 if it was found, 1 if nothing is correct."""
+    return 1 if not verified else 0 if faster else NOTHING_FASTER
 
 
 @dataclass(frozen=True)
@@ -67,8 +65,28 @@ class Plan:
     def to_json(self) -> dict[str, Any]:
         """Return the plan as plain data for `--dry-run`, without functions and the like."""
         fields = [field for field in dataclasses.fields(self) if field.metadata.get("shown", True)]
-        shown = {field.name: _plain(getattr(self, field.name)) for field in fields}
+        shown = {field.name: plain(getattr(self, field.name)) for field in fields}
         return {name: value for name, value in shown.items() if value is not _HIDDEN}
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What a command's module says of itself, there in capitals: `EXAMPLES`, `POSITIONAL` ..., all optional."""
+
+    examples: tuple[str, ...] = ()
+    """Calls for the help, without the program's name."""
+    positional: tuple[str, ...] = ()
+    """Options that are arguments on a command line."""
+    verbose: bool = False
+    """Whether `--verbose` shows more."""
+    to_stderr: bool = False
+    """Whether only the result goes to standard output, such as a list for a pipe."""
+    agents: bool | tuple[str, ...] = False
+    """Whether an MCP server offers the command, and with which options: all, or these."""
+    also: tuple[str, tuple[str, ...]] = ("", ())
+    """Another command by its name in Python, and the names of its options that this command line has, too."""
+    interrupted: str = ""
+    """What is said after Ctrl-C; by default how to resume, where that is an option."""
 
 
 @dataclass(frozen=True)
@@ -117,42 +135,18 @@ class Command:
         result: type[Result] = self.module.Result
         return result
 
-    @property
-    def examples(self) -> tuple[str, ...]:
-        """Calls for the help, without the program's name."""
-        return getattr(self.module, "EXAMPLES", ())
-
-    @property
-    def positional(self) -> tuple[str, ...]:
-        """Options that a command line gives as arguments."""
-        return getattr(self.module, "POSITIONAL", ())
-
-    @property
-    def verbose(self) -> bool:
-        """Whether `--verbose` shows more."""
-        return getattr(self.module, "VERBOSE", False)
-
-    @property
-    def to_stderr(self) -> bool:
-        """Whether only the result is written to standard output."""
-        return getattr(self.module, "TO_STDERR", False)
-
-    @property
-    def for_agents(self) -> bool | tuple[str, ...]:
-        """Whether an MCP server offers the command, and with which options: all, or these."""
-        return getattr(self.module, "AGENTS", False)
-
-    @property
-    def also(self) -> tuple[str, tuple[str, ...]]:
-        """Another command by its name in Python, and the names of its options that this command line has, too."""
-        return getattr(self.module, "ALSO", ("", ()))
+    @cached_property
+    def declared(self) -> Declared:
+        """The module's optional names."""
+        names = [field.name for field in dataclasses.fields(Declared) if hasattr(self.module, field.name.upper())]
+        return Declared(**{name: getattr(self.module, name.upper()) for name in names})
 
     @property
     def settable(self) -> dict[str, FieldType]:
         """The options that a configuration may set."""
-        other, names = self.also
+        other, names = self.declared.also
         more = find_command(other).settable if other else {}
-        return {**{name: more[name] for name in names}, **settable_of(self.options, without=self.positional)}
+        return {**{name: more[name] for name in names}, **settable_of(self.options, without=self.declared.positional)}
 
     def plan(self, options: Any, runtime: Runtime) -> Plan:
         """Return the plan. Raises `KernelwrightError` for every mistake of the user."""
@@ -247,7 +241,8 @@ def _docstring(module: str) -> str | None:
 _HIDDEN = object()
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return a value as JSON has it; `_HIDDEN` for functions and the like."""
     from pydantic import BaseModel
 
     if isinstance(value, Enum):
@@ -257,7 +252,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, Sequence):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     return value.model_dump(mode="json") if isinstance(value, BaseModel) else getattr(value, "in_words", _HIDDEN)

@@ -5,11 +5,13 @@ Below them are figures in words, as several results say them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, GetPydanticSchema, computed_field
 from pydantic_core import core_schema
+from rich.table import Table
 
 from ..core import Evaluation, Kernel, Metrics, Status, Value
 from ..core.baselines import REMEMBERED, against_text
@@ -239,6 +241,20 @@ def doubts_of(evaluation: Evaluation) -> list[str]:
 def duration(seconds: float) -> str:
     """'40 s' or '3 min'."""
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+
+
+def table(*columns: str, title: str | None = None, plain: bool = False) -> Table:
+    """Return a table without rows. Columns that begin with '>' are aligned to the right; a plain one has no lines."""
+    lines: dict[str, Any] = {"box": None, "pad_edge": False} if plain else {}
+    made = Table(title=title, title_justify="left", **lines)
+    for column in columns:
+        made.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left")
+    return made
+
+
+def file_lines(**files: Path | None) -> Iterator[str]:
+    """Yield a line for each file that there is: 'tuning spec: ...' for `tuning_spec`."""
+    yield from (f"{name.replace('_', ' ')}: {path}" for name, path in files.items() if path is not None)
 
 
 def status_text(status: Status) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.files import config_folder, write_whole
-from ..core.text import BAD_DATA, digest_of
+from ..core.text import BAD_DATA, digest_of, listed
 from .command import settable_options
 from .configuration import CommandPath, OptionSource, Setting, shown, tables_in
 from .options.option import FieldType
@@ -150,7 +150,7 @@ def messages(found: Configured) -> Iterator[str]:
 def refusal(path: Path, settings: list[Setting]) -> str:
     """Return the reason why settings of a project's file are ignored, and what to do."""
 
-    names, folder = _listed([setting.name for setting in settings]), shlex.quote(near(path.parent))
+    names, folder = listed([setting.name for setting in settings], "and"), shlex.quote(near(path.parent))
     trusted = TrustedProjects().find(path.parent)
     if trusted is None:
         return (
@@ -177,9 +177,3 @@ def _by_file(settings: Iterable[Setting]) -> Iterator[tuple[Path, list[Setting]]
     )
     for source, some in itertools.groupby(of_projects, key=lambda setting: setting.source):
         yield Path(source), list(some)
-
-
-def _listed(names: list[str]) -> str:
-    """'model', 'model and sandbox', 'api_base, model and sandbox'."""
-    *others, last = names
-    return f"{', '.join(others)} and {last}" if others else last

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.markup import escape
-from rich.table import Table
 
 from ...core import Config, Evaluation, OptionError, ProblemError
 from ...core.events import Emit, progress
@@ -78,9 +77,8 @@ class SolutionResult(result.Result):
 
     def lines(self) -> Iterator[Any]:
         """A table, the reasons of failures, and the files of the Traces."""
-        table = Table(title=escape(f"{self.solution} for {self.definition}"), title_justify="left")
-        for column in ("workload", "verdict", "ms", "reference ms", "speedup"):
-            table.add_column(column, justify="right" if "ms" in column or column == "speedup" else "left")
+        title = escape(f"{self.solution} for {self.definition}")
+        table = result.table("workload", "verdict", ">ms", ">reference ms", ">speedup", title=title)
         for row in self.rows:
             table.add_row(escape(row.workload), *_cells(row))
         yield table

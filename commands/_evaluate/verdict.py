@@ -31,6 +31,7 @@ from ...runtime.result import (
     doubts_of,
     sanitizer_line,
     status_text,
+    table,
     workload_lines,
 )
 from ...runtime.runtime import OpenEvaluator
@@ -179,16 +180,14 @@ def describe_evaluation(verdict: Result, evaluation: Evaluation) -> str:
 
 def comparison_table(judged: Sequence[Result]) -> Table:
     """One row per kernel and protocol."""
-    table = Table(title_justify="left")
-    for column in ("problem", "protocol", "verdict", "ms", "reference ms", "speedup"):
-        table.add_column(column, justify="right" if "ms" in column or column == "speedup" else "left")
+    made = table("problem", "protocol", "verdict", ">ms", ">reference ms", ">speedup")
     for item in judged:
         for protocol, verdict, right, *metrics in _rows(item):
             color = "green" if right else "yellow" if verdict == Status.UNPROVEN else "red"
             shown = ["" if figure is None else f"{figure:.3g}" for figure in metrics]
             speedup = f"{shown[2]}x" if shown[2] else ""
-            table.add_row(escape(item.problem), protocol, f"[{color}]{escape(verdict)}[/]", shown[0], shown[1], speedup)
-    return table
+            made.add_row(escape(item.problem), protocol, f"[{color}]{escape(verdict)}[/]", shown[0], shown[1], speedup)
+    return made
 
 
 def _rows(result: Result) -> list[tuple[Any, ...]]:

@@ -12,9 +12,9 @@ from rich.text import Text
 from ...core import Budget, FinishedRecord, Speedup
 from ...core.baselines import COMPILE, BesideCompile, against_text, beside_compile
 from ...runtime import result
-from ...runtime.command import NOTHING_FASTER
+from ...runtime.command import search_code
 from ...runtime.jobs import Job
-from ...runtime.result import beside_reference, busy, sanitizer_line, workload_lines
+from ...runtime.result import beside_reference, busy, file_lines, sanitizer_line, workload_lines
 
 if TYPE_CHECKING:
     from ...agent.loop import Outcome
@@ -110,9 +110,7 @@ class Result(result.Result):
     @property
     def exit_code(self) -> int:
         """0 with a faster kernel, 1 if none is verified."""
-        if not self.verified:
-            return 1
-        return 0 if self.faster else NOTHING_FASTER
+        return search_code(self.verified, self.faster)
 
     @property
     def failure(self) -> str:
@@ -170,10 +168,7 @@ class Result(result.Result):
             over = "" if against == "the reference" else f" against {against}"
             wanted = f"target {self.target:g}x{over} {mark}; "
         yield Text.from_markup(f"{wanted}stopped: {escape(outcome.stopped)}")
-        files = ("kernel", self.kernel), ("solution", self.solution), ("patch", self.patch)
-        for what, path in (*files, ("history", self.history)):
-            if path is not None:
-                yield f"{what}: {path}"
+        yield from file_lines(kernel=self.kernel, solution=self.solution, patch=self.patch, history=self.history)
 
 
 def times_text(gain: Speedup) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ...core import Budget, OptionError, TorchProblem, Value
-from ...core.problem import Tolerance
+from ...core.text import listed
 from ...corpus import find_kernel, find_problem
 from ...runtime.options.groups import OUTPUT, SEARCH, WHERE, Backend, DeviceOptions, ResultOptions
 from ...runtime.options.option import described, option
@@ -136,11 +136,11 @@ class Options(TimingOptions, DeviceOptions, ResultOptions):
         """Raise `OptionError` for options that contradict each other."""
         super().check()
         if self.product not in DTYPES:
-            raise OptionError(f"there is no product {self.product!r}", _use(DTYPES))
+            raise OptionError(f"there is no product {self.product!r}", f"use {listed(DTYPES, 'or')}")
         self._check_sizes()
         if self.chosen_dtype not in DTYPES[self.product]:
             allowed = DTYPES[self.product]
-            raise OptionError(f"`dtype` {self.dtype!r} is none of {self.product}'s", _use(allowed))
+            raise OptionError(f"`dtype` {self.dtype!r} is none of {self.product}'s", f"use {listed(allowed, 'or')}")
         catalogue.check(self.tuner)
         self._check_format()
         if self.compare_wo_tuning and self.sizes is None:
@@ -157,7 +157,7 @@ class Options(TimingOptions, DeviceOptions, ResultOptions):
         if self.product == MOE and self.sizes is None and not all(routed):
             raise OptionError("moe needs `experts` and `top_k`, too", "for Mixtral 8x7B 8 and 2")
         if self.layout not in LAYOUTS:
-            raise OptionError(f"`layout` {self.layout!r} is not known", _use(LAYOUTS))
+            raise OptionError(f"`layout` {self.layout!r} is not known", f"use {listed(LAYOUTS, 'or')}")
         if self.product != "gemm" and self.layout != "TN":
             raise OptionError(f"`layout` {self.layout}: {self.product} takes weights as (N, K) only", "use TN")
 
@@ -165,17 +165,13 @@ class Options(TimingOptions, DeviceOptions, ResultOptions):
         store = store_of(self.chosen_format)
         if self.product not in store.kernels:
             fitting = [name for name in names() if self.product in store_of(name).kernels]
-            raise OptionError(f"`format` {self.chosen_format} has no files of {self.product}", _use(fitting))
+            raise OptionError(
+                f"`format` {self.chosen_format} has no files of {self.product}", f"use {listed(fitting, 'or')}"
+            )
         if self.backend is Backend.TILELANG_CPU or (self.backend is Backend.TILELANG and self.product == MOE):
             raise OptionError(f"there is no {self.product} in `backend` {self.backend}", "use triton")
         if self.backend is not Backend.TRITON and not store.variants:
             raise OptionError(f"`format` {self.chosen_format} is for Triton's kernels", "use kernelwright")
-
-
-def _use(choices: Iterable[str]) -> str:
-    """'use a, b or c'."""
-    *others, last = choices
-    return f"use {', '.join(others)} or {last}" if others else f"use {last}"
 
 
 def sizes_of(options: Options) -> Sizes:
@@ -202,7 +198,7 @@ def task_of(options: Options, device: Device, timed: bool) -> Task:
     """Return the task. Problems take their sizes from the shape."""
     product, dtype = options.product, options.chosen_dtype
     kernel = find_kernel(f"gemm/{product}", options.backend).read()
-    problem = _tolerant(find_problem(f"gemm/{product}").read(), options)
+    problem = find_problem(f"gemm/{product}").read().tolerating(options.atol, options.rtol)
     # The dtype of the result if the operands' dtype is given. For experts the dtype of the weights decides.
     named = "OUT" if product == BLOCKSCALE else "DTYPE"
     if named in kernel.config:
@@ -240,14 +236,3 @@ def _cublas() -> Callable[[Shape], tuple[TorchProblem, Any]]:
         return plain.resized(str(shape), sizes), kernel
 
     return at
-
-
-def _tolerant(problem: TorchProblem, options: Options) -> TorchProblem:
-    """The problem with the tolerances that were asked for."""
-    if options.atol is None and options.rtol is None:
-        return problem
-    tolerances = {
-        dtype: Tolerance(options.atol or given.absolute, options.rtol or given.relative)
-        for dtype, given in problem.tolerances.items()
-    }
-    return replace(problem, tolerances=tolerances)

@@ -15,8 +15,8 @@ from ...core import Config, Evaluation, Kernel, Metrics, SpaceError
 from ...core.evidence import with_evidence
 from ...core.files import write_whole
 from ...runtime import result
-from ...runtime.command import NOTHING_FASTER
-from ...runtime.result import JobResult, beside_reference, busy, sanitizer_line, workload_lines
+from ...runtime.command import search_code
+from ...runtime.result import JobResult, beside_reference, busy, file_lines, sanitizer_line, workload_lines
 from ...tuners.discovery import FoundSpace
 from ...tuners.formats import write_csv, write_t4
 from ...tuners.search import Found
@@ -144,9 +144,7 @@ class Result(JobResult):
     @property
     def exit_code(self) -> int:
         """0 if a config is faster, 1 if none was correct."""
-        if self.found.best is None or self.unproven:
-            return 1
-        return 0 if self.faster or self.patch else NOTHING_FASTER
+        return search_code(self.found.best is not None and not self.unproven, self.faster or self.patch is not None)
 
     def write(self, plot: bool = False) -> None:
         """The CSV, the summary, the tuned kernel and the curve."""
@@ -264,10 +262,7 @@ class Result(JobResult):
         if (sanitized := sanitizer_line(best)) is not None:
             yield sanitized
         yield from workload_lines(best.workloads, self.found.start.workloads if self.found.start else {})
-        files = ("kernel", self.kernel_path), ("solution", self.solution), ("patch", self.patch)
-        for what, path in (*files, ("trials", self.folder)):
-            if path is not None:
-                yield f"{what}: {path}"
+        yield from file_lines(kernel=self.kernel_path, solution=self.solution, patch=self.patch, trials=self.folder)
 
 
 def _row(evaluation: Evaluation) -> dict[str, Any]:

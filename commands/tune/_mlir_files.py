@@ -152,7 +152,7 @@ class MlirRunFolder:
             self._command(schedule, config),
             evaluation,
             # The times are those of the whole function.
-            _rate(self._scheduling.problem.flops, evaluation.latency_ms),
+            self._scheduling.gflops(evaluation.latency_ms),
         )
         self._rows.append(report.row())
         if self._plan.save_cmds and (path := self._module_path(schedule, config)) is not None:
@@ -209,10 +209,6 @@ class MlirRunFolder:
                 file.write(text)
         except OSError as error:
             raise ResultsError(f"cannot write {path}: {error.strerror}; choose another folder") from None
-
-
-def _rate(flops: int, latency_ms: float | None) -> float | None:
-    return flops / latency_ms / 1e6 if latency_ms else None
 
 
 def _rounded(value: float | None) -> float | None:

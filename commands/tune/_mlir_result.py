@@ -14,8 +14,8 @@ from rich.text import Text
 from ...core import Evaluation, MlirKernel, MlirProblem, RunRecord
 from ...core.workload_rows import loses
 from ...runtime import result
-from ...runtime.command import NOTHING_FASTER
-from ...runtime.result import describe_config
+from ...runtime.command import search_code
+from ...runtime.result import describe_config, file_lines, table
 from ...tuners.mlir.space import Schedule
 from ...tuners.search import Found
 
@@ -36,6 +36,10 @@ class ScheduledModule:
     def size(self) -> int:
         """Number of configs of all operations, which are searched one after another."""
         return sum(schedule.space.cardinality for schedule in self.schedules)
+
+    def gflops(self, latency_ms: float | None) -> float | None:
+        """Operations per second of the whole function, in 1e9."""
+        return self.problem.flops / latency_ms / 1e6 if latency_ms else None
 
     def record(self, tuner: str, chip: str) -> RunRecord:
         """The run's identity."""
@@ -95,16 +99,6 @@ class Result(result.Result):
         """Trials that did not end correct."""
         return sum(item.progress.failed for item in self.found)
 
-    def gflops(self, evaluation: Evaluation | None) -> float | None:
-        """Operations per second, in 1e9."""
-        latency = evaluation.latency_ms if evaluation else None
-        return self.scheduling.problem.flops / latency / 1e6 if latency else None
-
-    def default_gflops(self) -> float | None:
-        """Time of the default module, with which the winner was timed."""
-        reference = self.best.reference if self.best else None
-        return self.scheduling.problem.flops / reference.median_ms / 1e6 if reference else None
-
     @result.computed
     def record(self) -> dict[str, Any]:
         """All of it; times in milliseconds."""
@@ -131,8 +125,8 @@ class Result(result.Result):
             "default": self.default.metrics().to_json() if self.default else None,
             "best": {"config": best.config, **best.metrics().to_json()} if best else None,
             "faster": self.faster,
-            "gflops": self.gflops(best),
-            "default_gflops": self.default_gflops(),
+            "gflops": scheduling.gflops(best.latency_ms) if best else None,
+            "default_gflops": scheduling.gflops(best.reference.median_ms) if best and best.reference else None,
             "module": str(self.module) if self.module else None,
             "tuning_spec": str(self.spec) if self.spec else None,
             "spec_fault": self.spec_fault,
@@ -157,9 +151,7 @@ class Result(result.Result):
     @property
     def exit_code(self) -> int:
         """0 if a schedule is faster, or nothing was to be run; 1 if none was correct."""
-        if self.dry or self.faster:
-            return 0
-        return NOTHING_FASTER if self.best else 1
+        return 0 if self.dry else search_code(self.best is not None, self.faster)
 
     @property
     def failure(self) -> str:
@@ -201,25 +193,21 @@ class Result(result.Result):
         yield Text.from_markup(
             f"\n{STARS}\n[bold]\\[Performance][/]: The best is {escape(describe_config(best.config))}"
         )
-        yield f"with gflops {self.gflops(best):.2f}\n\n{duration(seconds)}\n{STARS}\n{DOUBLE}"
+        yield f"with gflops {self.scheduling.gflops(best.latency_ms):.2f}\n\n{duration(seconds)}\n{STARS}\n{DOUBLE}"
         yield _table(self)
-        for what, path in (("module", self.module), ("tuning spec", self.spec), ("folder", self.folder)):
-            if path is not None:
-                yield f"{what}: {path}"
+        yield from file_lines(module=self.module, tuning_spec=self.spec, folder=self.folder)
 
 
 def _table(result: Result) -> Table:
     """The auto-scheduler's table: its speed over IREE's own."""
-    best, problem = result.best, result.scheduling.problem
-    table = Table(box=None, pad_edge=False)
-    for column in ("operations", "ms (tuned/IREE)", "GFLOPS (tuned/IREE)", "times as fast"):
-        table.add_column(column)
+    best, scheduling = result.best, result.scheduling
+    rows = table("operations", "ms (tuned/IREE)", "GFLOPS (tuned/IREE)", "times as fast", plain=True)
     assert best is not None and best.reference is not None
-    shapes = ", ".join(f"{operation.kind} {operation.shape}" for operation in problem.operations)
+    shapes = ", ".join(f"{operation.kind} {operation.shape}" for operation in scheduling.problem.operations)
     times = f"{best.latency_ms:.4f}/{best.reference.median_ms:.4f}"
-    rates = f"{result.gflops(best):.1f}/{result.default_gflops():.1f}"
-    table.add_row(shapes, times, rates, str(best.speedup))
-    return table
+    rates = f"{scheduling.gflops(best.latency_ms):.1f}/{scheduling.gflops(best.reference.median_ms):.1f}"
+    rows.add_row(shapes, times, rates, str(best.speedup))
+    return rows
 
 
 def duration(seconds: float) -> str:

@@ -19,7 +19,7 @@ from ...runtime import command, result
 from ...runtime.attention import AttentionConfig as Options
 from ...runtime.attention import ScheduleOptimizer
 from ...runtime.attention_result import ScheduleResult
-from ...runtime.command import NOTHING_FASTER
+from ...runtime.command import search_code
 from ...runtime.result import beside_reference
 from ...runtime.runtime import Runtime
 
@@ -57,9 +57,7 @@ class Result(result.Result):
     def exit_code(self) -> int:
         """0 if a schedule is faster, 1 if none was correct."""
         best = self.searched.best
-        if best is None or not best.ok:
-            return 1
-        return 0 if self.searched.faster else NOTHING_FASTER
+        return search_code(best is not None and best.ok, self.searched.faster)
 
     @property
     def failure(self) -> str:

@@ -9,7 +9,7 @@ import contextlib
 import itertools
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -119,17 +119,12 @@ def results_folder(plan: Plan, scheduling: ScheduledModule) -> Path:
     return plan.results / "mlir" / f"{scheduling.problem.name}_{scheduling.kernel.digest[:6]}_{device}_{plan.tuner}"
 
 
-@contextlib.contextmanager
-def _evaluator(scheduling: ScheduledModule, plan: Plan, processes: IreeProcesses) -> Iterator[IreeEvaluator]:
-    compilers = plan.compilers or cores()
-    search = search_settings(scheduling.device == "cpu", compilers)
+def _evaluator(scheduling: ScheduledModule, plan: Plan, processes: IreeProcesses) -> IreeEvaluator:
+    search = search_settings(scheduling.device == CPU, plan.compilers or cores())
     limits = Limits(compile_s=plan.compile_limit)
     settings = Settings(limits=limits, sampling=FINALS, sandbox=plan.sandbox, search=search)
     settings = settings.quick() if plan.quick else settings
-    with IreeEvaluator(
-        scheduling.device, plan.chip or "", settings, label=scheduling.label, processes=processes
-    ) as evaluator:
-        yield evaluator
+    return IreeEvaluator(scheduling.device, plan.chip or "", settings, label=scheduling.label, processes=processes)
 
 
 def _dry(scheduling: ScheduledModule, plan: Plan, folder: MlirRunFolder, emit: Emit) -> Result:

@@ -93,15 +93,9 @@ def run(plan: Plan, emit: Emit) -> Result:
 
 def _table(summaries: Mapping[str, Summary]) -> Table:
     any_summary = next(iter(summaries.values()))
-    table = Table(
-        title=f"unique evaluations, {any_summary['seeds']} seeds, budget {any_summary['budget']}", title_justify="left"
-    )
-    table.add_column("tuner")
-    for percent in (95, 99):
-        for column in (f"to {percent} %: median", "p90", "reached"):
-            table.add_column(column, justify="right")
-    table.add_column("best ms, median", justify="right")
-    table.add_column("overhead ms", justify="right")
+    columns = [column for percent in (95, 99) for column in (f">to {percent} %: median", ">p90", ">reached")]
+    title = f"unique evaluations, {any_summary['seeds']} seeds, budget {any_summary['budget']}"
+    table = result.table("tuner", *columns, ">best ms, median", ">overhead ms", title=title)
     for name, summary in summaries.items():
         cells = [name]
         for percent in (95, 99):

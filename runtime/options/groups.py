@@ -121,8 +121,11 @@ class FunctionOptions(KernelOptions):
                     f"`tolerance` {self.tolerance!r} is not a tolerance",
                     "write 1e-3,1e-2 (absolute, relative) or rtol=1e-2",
                 ) from None
-        given = (name for name in ("reference", "inputs", "tolerance") if getattr(self, name) is not None)
-        named = next(given, None)
+        self._of_function("reference", "inputs", "tolerance")
+
+    def _of_function(self, *names: str) -> None:
+        """Raise `OptionError` for one of these options if the kernel is not a function."""
+        named = next((name for name in names if getattr(self, name) not in (None, False)), None)
         if named is not None and "::" not in (self.kernel or ""):
             raise mistake(f"`{named}` belongs to a function", "name it in `kernel` as path/to/ops.py::swiglu")
 
@@ -148,9 +151,7 @@ class ReturnOptions(FunctionOptions):
     def check(self) -> None:
         """Raise `OptionError` if a patch is requested for a kernel that is not a function."""
         super().check()
-        if (self.patch is not None or self.triton_cache) and "::" not in self.kernel:
-            named = "patch" if self.patch is not None else "triton_cache"
-            raise mistake(f"`{named}` belongs to a function", "name it in `kernel` as path/to/ops.py::swiglu")
+        self._of_function("patch", "triton_cache")
         if self.patch is not None and self.patch.is_dir():
             raise mistake(f"`patch` {self.patch} is a folder", "name a file in it, such as out.diff")
 
