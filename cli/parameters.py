@@ -102,12 +102,11 @@ def _parameter(field: dataclasses.Field[Any], kind: Any, positional: bool) -> in
     details: Details = details_of(field)
     needed = field.default is dataclasses.MISSING
     default = None if field.default is dataclasses.MISSING else field.default
-    names = option_names()
     if details.texts:
         kind, default = list[str] | None, None
     if typing.get_origin(kind) is tuple:
         kind, default = GenericAlias(list, typing.get_args(kind)[:1]) | None, None
-    described: dict[str, Any] = {"help": as_flags(details.text, names), "metavar": details.metavar}
+    described: dict[str, Any] = {"help": as_flags(details.text), "metavar": details.metavar}
     if details.choices is not None:
         described |= {"metavar": details.metavar or "NAME", "autocompletion": _completing(details.choices)}
     info: Any
@@ -206,29 +205,23 @@ def flag_of(name: str, negated: bool = False) -> str:
     return f"--{'no-' if negated else ''}{SINGULAR.get(name, name).replace('_', '-')}"
 
 
-def as_flags(text: str, names: Collection[str]) -> str:
+def as_flags(text: str) -> str:
     """A message with the options that it names in backticks shown as flags: `max_cost` as --max-cost."""
+    names, turned_off = _names(len(_classes()))
 
     def flag(match: re.Match[str]) -> str:
         name = match[1]
-        return flag_of(name, negated=name in true_by_default()) if name in names else match[0]
+        return flag_of(name, negated=name in turned_off) if name in names else match[0]
 
     return _NAMED.sub(flag, text)
 
 
-def option_names() -> frozenset[str]:
-    """The names of the options of all commands whose modules are imported."""
-    return _names(len(_classes()))[0]
-
-
-def true_by_default() -> frozenset[str]:
-    """The names of the options whose flags turn them off."""
-    return _names(len(_classes()))[1]
-
-
 @functools.cache
 def _names(classes: int) -> tuple[frozenset[str], frozenset[str]]:
-    """Return flag names, and those of options that are true by default. They are collected again after new classes."""
+    """Return the names of the options of all commands whose modules are imported, and of those that flags turn off.
+
+    They are collected again when there are more classes.
+    """
     fields = [field for item in _classes() for field in dataclasses.fields(item)]
     names = {field.name for field in fields} | {"batch", "list_slow"}
     return frozenset(names), frozenset(field.name for field in fields if field.default is True)
@@ -252,6 +245,5 @@ def _import_shared() -> None:
 
 def tell(error: KernelwrightError) -> int:
     """Print an error as one line, with flags in place of option names, and return its exit code."""
-    shown = as_flags(str(error), option_names())
-    typer.echo(f"{'waiting' if error.exit_code == 75 else 'error'}: {shown}", err=True)
+    typer.echo(f"{'waiting' if error.exit_code == 75 else 'error'}: {as_flags(str(error))}", err=True)
     return error.exit_code

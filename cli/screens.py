@@ -35,7 +35,7 @@ from ..core.quotation import LONGEST_LINE, plain, printable
 from ..core.text import first_line
 from ..runtime.result import Result, describe_config, duration, status_text, table
 from .parameters import Display as Display
-from .parameters import as_flags, option_names
+from .parameters import as_flags
 
 _COLORS = {Mark.GOOD: "green", Mark.DOUBTFUL: "yellow", Mark.FAILED: "red"}
 ROWS = 8
@@ -122,7 +122,7 @@ class Screen:
             return
         self.shown.append(result)
         if result.failure:
-            self.errors.print(f"[red]failed:[/] {as_flags(result.failure, option_names())}")
+            self.errors.print(f"[red]failed:[/] {as_flags(result.failure)}")
             if result.log and self.display.verbose:
                 self.errors.print(escape(result.log))
             return
@@ -192,7 +192,7 @@ class Screen:
 
 def shown(text: str) -> str:
     """A text of another layer, with the options that it names as flags."""
-    return escape(as_flags(text, option_names()))
+    return escape(as_flags(text))
 
 
 def console(stderr: bool = False) -> Console:

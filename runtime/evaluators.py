@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import replace
-from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..core import DeviceError, Evaluator, Judge, Screener
 from ..core.environment import cores
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
 Searcher = LocalEvaluator | MultiDeviceEvaluator | RemoteEvaluator
 EvaluatorT = TypeVar("EvaluatorT", bound=Searcher)
+SeveralT = TypeVar("SeveralT", bound=SeveralWorkloads[Any])
 Pooled = SeveralWorkloads[LocalEvaluator] | SeveralWorkloads[RemoteEvaluator]
 
 
@@ -101,7 +101,7 @@ class Evaluators:
             for _ in range(1 if device == CPU else lanes):
                 first = LocalEvaluator(device, self._settings, memory=cache_folder(), clock=self.clock, kept=kept)
                 self._stack.enter_context(first)
-                self.pool.append(self._at_workloads(first, self._settings))
+                self.pool.append(self._several(SeveralWorkloads, first, self._settings))
 
     def start(self) -> None:
         """Start the processes of this machine's evaluators; returns before they are ready."""
@@ -120,7 +120,12 @@ class Evaluators:
     def searcher(self, evaluator: Evaluator) -> Screener:
         """Return the evaluator for searches in the place of one of the pool."""
         if id(evaluator) not in self._searchers:
-            self._searchers[id(evaluator)] = self._new_searcher(evaluator)
+            if self._remote is not None:
+                there = self._remote.search_evaluator(None, True, self._settings)
+                self._searchers[id(evaluator)] = SearchingSeveral(there, lambda: there)
+            else:
+                settings = self._settings.searching(_search_settings([self._device], None, True))
+                self._searchers[id(evaluator)] = self._in_place_of(evaluator, SearchingSeveral, settings)
         return self._searchers[id(evaluator)]
 
     def judge(self, baselines: tuple[str, ...], evaluator: Evaluator) -> Judge:
@@ -138,32 +143,21 @@ class Evaluators:
                 second_workload=True,
                 sanitize=self._sanitize,
             )
-            self._judges[key] = self._beside(evaluator, settings)
+            if self._remote is not None:
+                there = self._remote.evaluator(settings)
+                self._judges[key] = JudgingSeveral(there, lambda: there)
+            else:
+                self._judges[key] = self._in_place_of(evaluator, JudgingSeveral, settings)
         return self._judges[key]
 
-    def _new_searcher(self, evaluator: Evaluator) -> Screener:
-        if self._remote is not None:
-            there = self._remote.search_evaluator(None, True, self._settings)
-            return SearchingSeveral(there, lambda: there)
+    def _in_place_of(self, evaluator: Evaluator, kind: type[SeveralT], settings: Settings) -> SeveralT:
+        """Return an evaluator of a kind with its own settings, on the processes of one of the pool."""
         assert isinstance(evaluator, SeveralWorkloads) and isinstance(evaluator.first, LocalEvaluator)
-        search = _search_settings([self._device], None, True)
-        settings = self._settings.searching(search)
-        first = self._stack.enter_context(evaluator.first.beside(settings))
-        another = self._another(first, settings)
-        return SearchingSeveral(first, another, LocalEvaluator.prepare, side_by_side=self._device != CPU)
+        return self._several(kind, self._stack.enter_context(evaluator.first.beside(settings)), settings)
 
-    def _beside(self, evaluator: Evaluator, settings: Settings) -> Judge:
-        if self._remote is not None:
-            there = self._remote.evaluator(settings)
-            return JudgingSeveral(there, lambda: there)
-        assert isinstance(evaluator, SeveralWorkloads) and isinstance(evaluator.first, LocalEvaluator)
-        first = self._stack.enter_context(evaluator.first.beside(settings))
-        side_by_side = self._device != CPU
-        return JudgingSeveral(first, self._another(first, settings), LocalEvaluator.prepare, side_by_side=side_by_side)
-
-    def _at_workloads(self, first: LocalEvaluator, settings: Settings) -> SeveralWorkloads[LocalEvaluator]:
+    def _several(self, kind: type[SeveralT], first: LocalEvaluator, settings: Settings) -> SeveralT:
         another = self._another(first, settings)
-        return SeveralWorkloads(first, another, LocalEvaluator.prepare, side_by_side=self._device != CPU)
+        return kind(first, another, LocalEvaluator.prepare, side_by_side=self._device != CPU)
 
     def _another(self, first: LocalEvaluator, settings: Settings) -> Callable[[], LocalEvaluator]:
         """Return a factory of evaluators for further workloads, each with its own reference."""
@@ -180,10 +174,8 @@ class Evaluators:
     def __enter__(self) -> Evaluators:
         return self
 
-    def __exit__(
-        self, raised: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.__exit__(raised, error, trace)
+    def __exit__(self, *raised: Any) -> None:
+        self._stack.__exit__(*raised)
 
 
 def machine(device: str) -> Machine:

@@ -154,15 +154,18 @@ def run(plan: Plan, emit: Emit) -> Result:
     total, device = len(plan.kernels) + len(plan.folders), plan.device
     kernels: list[KernelResult] = []
     results: list[ExampleResult] = []
+
+    def tell(found: KernelResult | ExampleResult, name: str) -> None:
+        mark, number = Mark.GOOD if found.correct else Mark.FAILED, len(kernels) + len(results)
+        emit(PartDone(found, number, total, name=name, text=described_result(found), mark=mark))
+
     with plan.open_evaluator() as evaluator:
-        for number, (backend, file) in enumerate(plan.kernels, start=1):
+        for backend, file in plan.kernels:
             kernels.append(kernel := _verify_kernel(evaluator, backend, file, device))
-            mark = Mark.GOOD if kernel.correct else Mark.FAILED
-            emit(PartDone(kernel, number, total, name=kernel.kernel, text=describe_kernel(kernel), mark=mark))
-        for number, folder in enumerate(plan.folders, start=len(plan.kernels) + 1):
+            tell(kernel, kernel.kernel)
+        for folder in plan.folders:
             results.append(found := _verify(evaluator, folder, timed=not _only_checked(folder, device)))
-            mark = Mark.GOOD if found.correct else Mark.FAILED
-            emit(PartDone(found, number, total, name=found.example, text=describe_example(found), mark=mark))
+            tell(found, found.example)
             if plan.record and _noted(plan.known, found):
                 # Set fields only: a record that is older than digests does not change.
                 known = plan.known
@@ -242,20 +245,15 @@ def _verify(evaluator: LocalEvaluator, folder: ExampleFolder, timed: bool) -> Ex
     return ExampleResult(example=folder.slug, correct=before.ok and after.ok, messages=messages, gain=gain)
 
 
-def describe_kernel(result: KernelResult) -> str:
-    """A kernel's result in a line, without its name."""
+def described_result(result: KernelResult | ExampleResult) -> str:
+    """A result in a line, without its name."""
     if not result.correct:
         return "; ".join(result.messages)
-    speedup = result.speedup
-    if speedup is None:
-        return f"correct, {'without a reliable time' if result.timed else 'not timed'}"
-    return f"{speedup.ratio:.2f}x [{speedup.low:.2f}, {speedup.high:.2f}] of the reference"
-
-
-def describe_example(result: ExampleResult) -> str:
-    """An example's result in a line, without its name."""
-    if not result.correct:
-        return "; ".join(result.messages)
+    if isinstance(result, KernelResult):
+        speedup = result.speedup
+        if speedup is None:
+            return f"correct, {'without a reliable time' if result.timed else 'not timed'}"
+        return f"{speedup.ratio:.2f}x [{speedup.low:.2f}, {speedup.high:.2f}] of the reference"
     gain = result.gain
     if gain is None:
         return "correct, not timed"
