@@ -28,7 +28,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self
 
 from ..entry_points import EntryGroup, package_of
-from .options.option import FieldType, settable_of
+from .options.option import FieldType, made_of, settable_of
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -59,8 +59,7 @@ class Plan:
     @classmethod
     def of(cls, options: Options, **own: Any) -> Self:
         """Return a plan of these values; what else it has are the values of the options of the same names."""
-        taken = (field.name for field in dataclasses.fields(cls) if field.name not in own)
-        return cls(**{name: getattr(options, name) for name in taken}, **own)
+        return made_of(cls, options, **own)
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as plain data for `--dry-run`, without functions and the like."""

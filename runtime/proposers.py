@@ -24,7 +24,7 @@ from .devices import CPU
 from .evaluators import machine
 from .jobs import Job
 from .options.groups import RunOptions
-from .options.option import details_of
+from .options.option import details_of, made_of
 
 if TYPE_CHECKING:
     from ..agent.models.models import Models
@@ -70,18 +70,14 @@ class ProposerSettings:
             require_extra("a language model", "dspy", "llm")
         else:
             _require_no_model_options(options)
-        return cls(
+        return made_of(
+            cls,
+            options,
             choice=choice,
             named=options.model is not None,
             analysis=analysis,
-            api_base=options.api_base,
-            temperature=options.temperature,
             budget=Budget(tokens=options.max_tokens, dollars=options.max_cost),
-            time_limit=options.time_limit,
-            wait=options.wait,
             examples=RAG_K if options.rag_k is None else options.rag_k,
-            own_examples=options.own_examples,
-            program=options.program,
         )
 
 

@@ -78,7 +78,9 @@ class StoredFigures:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._store = KeyedStore(path, self._parsed, _document, "choose another `baseline_file`", self._lock())
+        # The lock is outside of the file's folder, which may be under version control.
+        lock = cache_folder() / "locks" / f"figures-{digest_of(str(path.resolve()))}.lock"
+        self._store = KeyedStore(path, self._parsed, _document, "choose another `baseline_file`", lock)
         self._entries = self._read()
 
     def find(self, key: FigureKey) -> Figure | None:
@@ -103,13 +105,6 @@ class StoredFigures:
         entry = figure.model_dump(mode="json")
         self._read()  # reports errors in the file
         self._entries = self._store.update({_values_of(entry): entry})
-
-    def _lock(self) -> Path:
-        """Path of the lock that all writers share.
-
-        It is outside of the file's folder, which may be under version control.
-        """
-        return cache_folder() / "locks" / f"figures-{digest_of(str(self.path.resolve()))}.lock"
 
     def _read(self) -> _Entries:
         try:

@@ -13,6 +13,7 @@ from ...runtime.evaluators import Evaluators
 from ...runtime.first_kernels import OpenProblem, open_problem
 from ...runtime.jobs import Job
 from ...runtime.options.groups import ReturnOptions, RunOptions
+from ...runtime.options.option import made_of
 from ...runtime.options.trust import Conditions
 from ...runtime.proposers import ProposerSettings
 from ...runtime.runtime import Runtime
@@ -50,13 +51,10 @@ class SessionSettings:
         device, proposer = runtime.device(options), ProposerSettings.of(options)
         by_model = proposer.choice.is_model
         returned = options if isinstance(options, ReturnOptions) else None
-        return cls(
+        return made_of(
+            cls,
+            options,
             device=device,
-            results=options.results,
-            resume=options.resume,
-            save=options.save,
-            archive=options.archive,
-            dataset=options.dataset,
             destination=PatchDestination(returned.patch, returned.triton_cache) if returned else PatchDestination(),
             criteria=StoppingCriteria(
                 target_speedup=options.target_speedup,

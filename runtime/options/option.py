@@ -186,6 +186,12 @@ def check_range(name: str, value: float, details: Details) -> None:
     raise mistake(f"`{name}` must be {allowed}, not {value:g}", details.advice)
 
 
+def made_of(cls: type[T], options: Options, **own: Any) -> T:
+    """Return a data class of these values; what else it has are the values of the options of the same names."""
+    taken = (field.name for field in dataclasses.fields(cls) if field.name not in own)  # type: ignore[arg-type]
+    return cls(**{name: getattr(options, name) for name in taken}, **own)
+
+
 def documented(wrapper: Any, function: Any, options: Any, without: Container[str] = ()) -> None:
     """Give `wrapper` the name, the signature and the documentation of a function of these options, `without` some."""
     lines = []
