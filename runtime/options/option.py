@@ -169,21 +169,16 @@ def convert(value: Any, wanted: Any, name: str) -> Any:
 def check_range(name: str, value: float, details: Details) -> None:
     """Raise `OptionError` for a number that the details exclude."""
     low, high, above = details.at_least, details.at_most, details.above
-    bounded = not (low is None and high is None and above is None)
-    if not bounded or (
-        math.isfinite(value)
-        and (above is None or value > above)
-        and (low is None or value >= low)
-        and (high is None or value <= high)
-    ):
-        return
     if above is not None:
-        allowed = f"above {above:g}"
-    elif high is not None:
-        allowed = f"from {low:g} to {high:g}"
+        fits, allowed = value > above, f"above {above:g}"
+    elif low is not None and high is not None:
+        fits, allowed = low <= value <= high, f"from {low:g} to {high:g}"
+    elif low is not None:
+        fits, allowed = value >= low, f"at least {low:g}"
     else:
-        allowed = f"at least {low:g}"
-    raise mistake(f"`{name}` must be {allowed}, not {value:g}", details.advice)
+        return
+    if not (fits and math.isfinite(value)):
+        raise mistake(f"`{name}` must be {allowed}, not {value:g}", details.advice)
 
 
 def made_of(cls: type[T], options: Options, **own: Any) -> T:
