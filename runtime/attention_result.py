@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections.abc import Callable
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from ..core import Config, Evaluation, Origin
-from ..core.evidence import with_evidence
 from ..core.files import write_whole
 from ..evaluators.loop_simulator import SimulatedLoop, SimulatedStep, Wait, simulate
 from ..tuners.schedule.folder import TuningFolder
@@ -19,7 +17,7 @@ from ..tuners.schedule.graph import Graph, Schedule, order_and_stage, refusal, v
 from ..tuners.schedule.space import ScheduleSpace
 from ..tuners.search import Found
 from .jobs import Job
-from .plots import PAPER, write_search_plot
+from .plots import PAPER, png_of, write_search_plot
 
 MakeLoop = Callable[[Config], SimulatedLoop | str]
 SHOWN = 4
@@ -85,13 +83,8 @@ class ScheduleResult:
 
         `optimize --kernel attention_tuned.py --problem attention_problem.py` continues from there.
         """
-        best, problem = self.found.best, self.job.problem
-        assert best is not None
-        source = self.job.kernel.bind(best.config).source
-        if best.speedup is not None:
-            start = self.found.start
-            source = with_evidence(source, problem, best, start if start and start.measurement else best)
-        write_whole(self.kernel_path, source)
+        problem = self.job.problem
+        write_whole(self.kernel_path, self.found.source(self.job.kernel, problem))
         text = problem.source
         for name, value in problem.sizes.items():
             text = re.sub(rf"^{name} = .*$", f"{name} = {value!r}", text, flags=re.MULTILINE)
@@ -134,7 +127,6 @@ def _lane(uses: Any) -> str:
 
 def _gantt(loops: list[tuple[str, SimulatedLoop]]) -> bytes:
     """Draw the first iterations of each loop: a row for each resource, a colour for each iteration."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 2.6 * len(loops)), facecolor="white", layout="constrained")
@@ -163,9 +155,7 @@ def _gantt(loops: list[tuple[str, SimulatedLoop]]) -> bytes:
         axes.set_title(f"{title}: {run.interval:g} cycles per iteration (simulated)", fontsize=10, loc="left")
         axes.set_xlabel("cycle of the model; a colour for each iteration")
         axes.set_xlim(0, longest)
-    image = io.BytesIO()
-    FigureCanvasAgg(figure).print_png(image)
-    return image.getvalue()
+    return png_of(figure)
 
 
 def loop_of(graph: Graph, schedule: Schedule, interval: int, iterations: int) -> SimulatedLoop:

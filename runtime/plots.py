@@ -57,19 +57,24 @@ def convergence(history: History) -> str | None:
     return None if figure is None else _svg(figure, "convergence")
 
 
-def write_search_plot(path: Path, found: Found, title: str) -> None:
-    """Plot a search's trials and the unmodified kernel's time to a PNG file; nothing if nothing was timed."""
+def png_of(figure: Any) -> bytes:
+    """Return a matplotlib figure as an image."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
+    image = io.BytesIO()
+    FigureCanvasAgg(figure).print_png(image)
+    return image.getvalue()
+
+
+def write_search_plot(path: Path, found: Found, title: str) -> None:
+    """Plot a search's trials and the unmodified kernel's time to a PNG file; nothing if nothing was timed."""
     tried = [Tried(e.latency_ms, e.contention is None) for e in found.evaluations]
     figure = draw_convergence(tried, PAPER, found.start.latency_ms if found.start else None)
     if figure is None:
         return
     figure.set(size_inches=(8, 4.5), facecolor="white")
     figure.suptitle(title, color=PAPER.ink, fontsize=12)
-    image = io.BytesIO()
-    FigureCanvasAgg(figure).print_png(image)
-    write_whole(path, image.getvalue())
+    write_whole(path, png_of(figure))
 
 
 def draw_convergence(tried: Sequence[Tried], colors: Palette, start_ms: float | None = None) -> Any | None:

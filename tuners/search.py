@@ -25,6 +25,7 @@ from ..core import (
 )
 from ..core.events import SEARCHED as SEARCHED
 from ..core.events import CancelToken, Emit, FinalsStarted, TrialDone, ignore
+from ..core.evidence import with_evidence
 from ..core.workload_rows import loses, time_at
 from .by_launch.tuner import ByLaunch
 
@@ -109,6 +110,15 @@ class Found:
     def start(self) -> Evaluation | None:
         """The unchanged kernel, timed interleaved with the finalists."""
         return next((final for final in self.finals if not final.config), None)
+
+    def source(self, kernel: Kernel, problem: Problem) -> str:
+        """Return the source of the tuned kernel, with its measurements in the header if it was timed."""
+        best, start = self.best, self.start
+        assert best is not None
+        source = kernel.bind(best.config).source
+        if best.speedup is None:
+            return source
+        return with_evidence(source, problem, best, start if start and start.measurement else best)
 
 
 class Search:

@@ -12,7 +12,6 @@ from rich.markup import escape
 from rich.text import Text
 
 from ...core import Config, Evaluation, Kernel, Metrics, SpaceError
-from ...core.evidence import with_evidence
 from ...core.files import write_whole
 from ...runtime import result
 from ...runtime.command import search_code
@@ -155,11 +154,7 @@ class Result(JobResult):
             except SpaceError:  # texts that a CSV cannot distinguish from other values
                 write_t4(self.folder / "trials.json", self.found.evaluations, self.space.space.names)
         if self.kernel_path is not None:
-            best, start = self.found.best, self.found.start
-            assert best is not None
-            source = self.job.kernel.bind(best.config).source
-            text = with_evidence(source, self.job.problem, best, start if start and start.measurement else best)
-            write_whole(self.kernel_path, text)
+            write_whole(self.kernel_path, self.found.source(self.job.kernel, self.job.problem))
         if plot and timed:
             from ...runtime.plots import write_search_plot
 
