@@ -61,7 +61,11 @@ async def _tuned(client: Client, root: Path) -> None:
     tuned = await _asked(client, "tune", note, **SCALE, params={"BLOCK": [4, 8]}, trials=2)
     assert tuned["trials"] == 2 and tuned["best"]["config"]["BLOCK"] in (4, 8) and tuned["space"]["size"] == 2
     assert all(value < other for (value, *_), (other, *_) in itertools.pairwise(told))
-    assert [total for _, total, message in told if message and message.startswith("trial ")] == [3.0, 3.0]
+    # On a busy machine a line is repeated while nothing else happens.
+    trials = {
+        message.partition(":")[0]: total for _, total, message in told if message and message.startswith("trial ")
+    }
+    assert trials == {"trial 1": 3.0, "trial 2": 3.0}
     base = f"kernelwright://runs/{tuned['run']}"
     uris = [resource.uri for resource in (await client.list_resources()).resources]
     assert f"{base}/report" in uris and (f"{base}/kernel" in uris) == (tuned["kernel"] is not None)
