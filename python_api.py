@@ -151,6 +151,7 @@ if TYPE_CHECKING:
     # The functions of commands, for type checkers; `__getattr__` makes them.
     from .commands import batch as batch_command
     from .commands import check as check_command
+    from .commands import deploy as deploy_command
     from .commands import list_slow as list_slow_command
     from .commands import optimize as optimize_command
     from .commands import plan as plan_command
@@ -174,6 +175,7 @@ if TYPE_CHECKING:
     batch = _typed(batch_command.Options, batch_command.run)
     check = _typed(check_command.Options, check_command.run)
     compile_program = _typed(compile_command.Options, compile_command.run)
+    deploy_operator = _typed(deploy_command.Options, deploy_command.run)
     export = _typed(export_command.Options, export_command.run)
     import_runs = _typed(import_command.Options, import_command.run)
     list_examples = _typed(list_command.Options, list_command.run)
@@ -218,6 +220,7 @@ class Session:
         batch = staticmethod(functions.batch)
         check = staticmethod(functions.check)
         compile_program = staticmethod(functions.compile_program)
+        deploy_operator = staticmethod(functions.deploy_operator)
         evaluate = staticmethod(functions.evaluate)
         evaluate_folder = staticmethod(functions.evaluate_folder)
         evaluate_solution = staticmethod(functions.evaluate_solution)

@@ -6,6 +6,7 @@ NAMES = {
     ("corpus", "import"): "import_runs",
     ("corpus", "list"): "list_examples",
     ("corpus", "verify"): "verify_corpus",
+    ("deploy",): "deploy_operator",
     ("tune", "export"): "export",
     ("tune", "kernel"): "tune",
     ("tune", "replay"): "replay",

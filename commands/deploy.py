@@ -1,0 +1,166 @@
+"""Write a verified result as an operator of PyTorch: a package that needs torch and the kernel's language alone.
+
+Exit codes: 0 the package is written, 2 wrong usage, or a result that cannot be deployed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import keyword
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..core import KernelError, OptionError
+from ..core.events import Emit, Note, working
+from ..core.language import Target, default_backend
+from ..corpus import find_kernel, find_problem
+from ..deploy.description import FreeSize, describe, require_size
+from ..deploy.source import MeasuredKernel, measured_kernel
+from ..deploy.table import entries_of
+from ..deploy.writing import Deployment, write
+from ..runtime import command, result
+from ..runtime.options.option import Options as BaseOptions
+from ..runtime.options.option import described, option
+from ..runtime.runtime import Runtime
+
+EXAMPLES = (
+    "deploy results/level1/1_36_optimized_1.443x_tilelang_cpu.py --name mylib::rms_norm --output rms_norm",
+    "deploy small.py large.py --name mylib::linear --serve batch_size=1..8192 --output linear",
+)
+POSITIONAL = ("results",)
+RESERVED = ("OPERATOR", "verify", "benchmark", "fallbacks", "module")
+"""Names that every package has."""
+_NAME = re.compile(r"[A-Za-z]\w*::[A-Za-z]\w*")
+_SERVE = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(\d+)\s*\.\.\s*(\d+)\s*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(BaseOptions):
+    """Write a verified result as an operator of PyTorch."""
+
+    results: tuple[Path, ...] = field(
+        kw_only=False,
+        metadata=described("Kernel files that optimize or tune wrote, of one problem.", metavar="RESULT..."),
+    )
+    name: str = option("", "The operator's name, mylib::swiglu.", metavar="NAMESPACE::NAME", settable=False)
+    output: Path | None = option(None, "The new folder for the package.", metavar="DIR", settable=False)
+    serve: str | None = option(
+        None,
+        "A size of the problem that may have any value of a range, tokens=1..8192; by default only the sizes that the "
+        "results were measured at are served by kernels.",
+        metavar="SIZE=LOW..HIGH",
+    )
+    license: str | None = option(
+        None, "SPDX identifier of the package's licence; by default what the kernels' files state.", metavar="SPDX"
+    )
+    problem: str | None = option(
+        None, "The problem that the results solve, if their headers do not say.", metavar="REF", trusted=True
+    )
+    dataset: Path | None = option(None, "Source of the problems: a KernelBench checkout.", metavar="DIR", trusted=True)
+
+    def check(self) -> None:
+        """Raise `OptionError` for a name that is none, and for a folder that is there."""
+        super().check()
+        if not self.results:
+            raise OptionError("there is nothing to deploy", "name files that optimize or tune wrote")
+        short = self.name.partition("::")[2]
+        if not _NAME.fullmatch(self.name) or any(map(keyword.iskeyword, self.name.split("::"))):
+            raise OptionError(f"`name` {self.name!r} is not an operator's name", "write mylib::swiglu")
+        if short in RESERVED:
+            raise OptionError(f"`name`: every package has a {short} already", "choose another name")
+        if self.output is None:
+            raise OptionError("`output` is missing", "name a new folder for the package")
+        if self.output.exists():
+            raise OptionError(f"`output` {self.output} exists already", "name a new folder")
+        if self.serve is not None:
+            _free_size(self.serve)
+
+
+@dataclass(frozen=True)
+class Plan(command.Plan):
+    """The kernels of the operator, and where its package is written."""
+
+    name: str
+    kernels: tuple[MeasuredKernel, ...] = field(metadata=command.NOT_SHOWN)
+    serve: FreeSize | None = field(metadata=command.NOT_SHOWN)
+    licence: str
+    output: Path
+
+
+class Result(result.Result):
+    """A deployed operator."""
+
+    operator: str
+    """Its name, as torch.ops has it."""
+    package: str
+    """The name to import."""
+    folder: Path
+    """The folder to install."""
+    serves: tuple[str, ...]
+    """What each kernel serves; the reference computes everything else."""
+    checks: tuple[str, ...]
+    """Comparisons with the reference on this machine; empty where the kernels' device is not here."""
+
+    def lines(self) -> Iterator[str]:
+        """What is served, what was checked, and what to do next."""
+        yield f"{self.operator}: pip install {self.folder}; import {self.package}"
+        yield from (f"  serves {text}" for text in self.serves)
+        yield from (f"  {text}" for text in self.checks)
+        if not self.checks:
+            yield f"  not checked: its device is not here; run 'python -m {self.package} verify' where it is"
+
+
+def plan(options: Options, runtime: Runtime) -> Plan:
+    """Read the results and their problems."""
+    assert options.output is not None
+    package = options.name.replace("::", "_")
+    if importlib.util.find_spec(package) is not None:
+        raise OptionError(f"a package {package} is installed already", "choose another `name`")
+    kernels = tuple(_read(options, path) for path in options.results)
+    stated = sorted({item.licence for item in kernels if item.licence})
+    if len(stated) > 1 and options.license is None:
+        raise OptionError(f"the kernels state different licences, {', '.join(stated)}", "give `license`")
+    licence = options.license or next(iter(stated), "")
+    serve = _free_size(options.serve) if options.serve is not None else None
+    if serve is not None:
+        require_size(kernels, serve)
+    return Plan(options.name, kernels, serve, licence, options.output)
+
+
+def run(plan: Plan, emit: Emit) -> Result:
+    """Write the package."""
+    short = plan.name.partition("::")[2]
+    with working(emit, f"tracing {', '.join(str(item.path) for item in plan.kernels)}"):
+        descriptions = describe(plan.name, plan.kernels, plan.serve)
+    entries = entries_of(short, plan.kernels, descriptions, plan.serve)
+    for item in plan.kernels:
+        if item not in [entry.measured for entry in entries]:
+            emit(Note(f"{item.path} is the nearest result to no size of the range, and is left out"))
+    deployment = Deployment(plan.name, tuple(entries), plan.licence)
+    with working(emit, f"checking {deployment.package}"):
+        checks = write(deployment, plan.output)
+    return Result(
+        operator=plan.name,
+        package=deployment.package,
+        folder=plan.output,
+        serves=tuple(entry.in_words for entry in entries),
+        checks=tuple(checks),
+    )
+
+
+def _read(options: Options, path: Path) -> MeasuredKernel:
+    if not path.is_file():
+        raise KernelError(f"there is no file {path}; name a kernel file that optimize or tune wrote")
+    file = find_kernel(str(path), default_backend(Target.CPU))
+    problem = find_problem(options.problem or file.problem, options.dataset).read()
+    return measured_kernel(path, file.read(), problem)
+
+
+def _free_size(text: str) -> FreeSize:
+    match = _SERVE.fullmatch(text)
+    low, high = (int(match[2]), int(match[3])) if match else (0, 0)
+    if match is None or not 1 <= low <= high:
+        raise OptionError(f"`serve` {text!r} is not a range", "write tokens=1..8192")
+    return FreeSize(match[1], low, high)

@@ -1,0 +1,48 @@
+"""Launches of Triton kernels, made visible to torch.compile."""
+
+from __future__ import annotations
+
+import ast
+
+from ..core.source_text import source_lines
+from ..core.syntax_tree import syntax_tree
+from ..core.user_package import with_lines
+
+_JIT = ("triton.jit", "jit", "triton.autotune", "triton.heuristics")
+
+
+def with_visible_launches(source: str) -> tuple[str, bool]:
+    """Return a kernel's text with `launch(kernel)[grid](...)` for `kernel[grid](...)`, and whether it may be traced.
+
+    It may if every use of a kernel of the file's is such a launch, or within another kernel.
+    """
+    tree = syntax_tree(source)
+    kernels = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef) and _is_kernel(node)}
+    inside = {id(part) for node in kernels.values() for part in ast.walk(node)}
+    launched: list[ast.Name] = []
+    others = False
+    calls = {
+        id(node.func.value): node.func.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript) and isinstance(node.func.value, ast.Name)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id in kernels and id(node) not in inside:
+            if id(node) in calls:
+                launched.append(node)
+            else:
+                others = True
+    if not launched:
+        return source, False
+    lines = source_lines(source, keepends=True)
+    for node in sorted(launched, key=lambda node: (node.lineno, node.col_offset), reverse=True):
+        line = lines[node.lineno - 1].encode()
+        end = node.end_col_offset or 0
+        lines[node.lineno - 1] = (line[: node.col_offset] + f"launch({node.id})".encode() + line[end:]).decode()
+    return with_lines(
+        "".join(lines), ["", "from ..launch import launch"]
+    ), not others and "TensorDescriptor" not in source
+
+
+def _is_kernel(function: ast.FunctionDef) -> bool:
+    return any(ast.unparse(item).partition("(")[0] in _JIT for item in function.decorator_list)

@@ -1,0 +1,79 @@
+"""Launches Triton kernels: visible to torch.compile while it traces, with little work for Python otherwise.
+
+`launch(kernel)[grid](...)` stands in the kernels' files for `kernel[grid](...)`. Triton examines every argument of
+every launch; here that is done once for each set of dtypes, alignments and numbers, and the compiled kernel is launched
+from then on.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+MOST = 1024
+"""Compiled kernels that are remembered for each kernel."""
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_LAUNCHERS: dict[int, Launcher] = {}
+
+
+def launch(kernel: Any) -> Launcher:
+    """Return what launches a kernel of a module, which lives as long as the process."""
+    found = _LAUNCHERS.get(id(kernel))
+    if found is None:
+        found = _LAUNCHERS[id(kernel)] = Launcher(kernel)
+    return found
+
+
+class Launcher:
+    """Launches one kernel."""
+
+    def __init__(self, kernel: Any) -> None:
+        self._kernel = kernel
+        # An autotuner, heuristics and the interpreter choose anew at every launch.
+        self._plain = type(kernel).__name__ == "JITFunction" and not kernel.pre_run_hooks
+        parameters = inspect.signature(kernel.fn).parameters if self._plain else {}
+        self._names = list(parameters)
+        self._defaults = {name: item.default for name, item in parameters.items()}
+        self._compiled: dict[tuple[Any, ...], Any] = {}
+
+    def __getitem__(self, grid: Any) -> Callable[..., None]:
+        return functools.partial(self._launch, grid)
+
+    def _launch(self, grid: Any, *arguments: Any, **options: Any) -> None:
+        values = (*arguments, *options.values())
+        if any(isinstance(item, torch.Tensor) and type(item) not in _PLAIN for item in values):
+            torch.library.wrap_triton(self._kernel)[grid](*arguments, **options)
+            return
+        key = self._key(values, tuple(options)) if self._plain else None
+        if key is None:
+            self._kernel[grid](*arguments, **options)
+            return
+        compiled = self._compiled.get(key)
+        if compiled is None:
+            if len(self._compiled) >= MOST:
+                self._compiled.clear()
+            self._compiled[key] = self._kernel[grid](*arguments, **options)
+            return
+        bound = [*arguments]
+        for name in self._names[len(arguments) :]:
+            bound.append(options[name] if name in options else self._defaults[name])
+        if callable(grid):
+            grid = grid(dict(zip(self._names, bound, strict=True)))
+        compiled[(*grid, 1, 1)[:3]](*bound)
+
+    def _key(self, values: tuple[Any, ...], options: tuple[str, ...]) -> tuple[Any, ...] | None:
+        """Return all that Triton specialises a kernel on; None for arguments of which that is not known."""
+        found: list[Any] = [options]
+        for value in values:
+            kind = type(value)
+            if kind in _PLAIN:
+                found += (value.dtype, value.device.index, value.data_ptr() % 16 == 0)
+            elif value is None or kind in (int, float, bool, str) or kind.__module__.startswith("triton.language"):
+                found += (kind, value)
+            else:
+                return None
+        return tuple(found)

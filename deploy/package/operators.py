@@ -1,0 +1,160 @@
+"""Registers the operator of table.json with torch: kernels by size, the reference otherwise, and its gradient."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .dispatch import Dispatch, TableRow
+from .modules import META, BoundModule, PackageModules
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+class DeployedOperator:
+    """An operator of inputs and weights. All outputs are contiguous, new tensors; no argument is written to."""
+
+    def __init__(self, package: str, folder: Path) -> None:
+        table = json.loads((folder / "table.json").read_text())
+        self.package = package
+        self.name: str = table["name"]
+        self.table = table
+        self.weights: list[str] = table["weights"]
+        """The weights' names in the reference; they are the operator's last arguments."""
+        # Triton's interpreter runs kernels for GPUs on the CPU, and nothing of it can be traced.
+        interpreted = os.environ.get("TRITON_INTERPRET", "0") not in ("", "0")
+        rows = [TableRow.of(item) for item in table["kernels"]]
+        self.dispatch = Dispatch(self.name, [replace(row, device="cpu") for row in rows] if interpreted else rows)
+        self.modules = PackageModules(package, folder, self.weights)
+        self.schema: Any = None
+        """The operator's schema, once it is registered."""
+        self._tuple: bool = table["returns_tuple"]
+        self._own_tensors: bool = table["reference_has_own_tensors"]
+        # Inductor sees through operators of Triton kernels all of whose tensors are arguments.
+        self.visible: bool = table["visible"] and not interpreted
+
+    def register(self, function: Callable[..., Any]) -> Any:
+        """Register what computes the operator, whose signature is the operator's; return the operator."""
+        if not hasattr(torch.library, "triton_op"):
+            raise ImportError(
+                f"{self.package} needs torch 2.6 or newer: torch {torch.__version__} has no torch.library.triton_op"
+            )
+        namespace, _, name = self.name.partition("::")
+        if hasattr(getattr(torch.ops, namespace), name):
+            raise ImportError(
+                f"{self.package}: an operator {self.name} is registered already; deploy under another name"
+            )
+        register = torch.library.triton_op if self.visible else torch.library.custom_op
+        operator = register(self.name, function, mutates_args=())
+        self.schema = operator._opoverload._schema
+        operator.register_fake(self.fake)
+        operator.register_autograd(self._backward, setup_context=self._save)
+        if self.visible:  # a traced call must find its modules made
+            for row in self.dispatch.rows:
+                self.modules.kernel(row.kernel, row.sizes, META)
+        if not self._own_tensors:
+            for row in self.dispatch.rows:
+                self.modules.reference(row.sizes, META)
+        return operator
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Compute the operator."""
+        traced = any(isinstance(item, torch.Tensor) and type(item) not in _PLAIN for item in arguments)
+        row = self.dispatch.row(arguments, traced)
+        # Kernels of some languages refuse tensors that require gradients, which are none of their business.
+        given = [item.detach() if getattr(item, "requires_grad", False) else item for item in arguments]
+        inputs, weights = self._split(given)
+        if row is None:
+            return self._own(self._reference(given)(inputs, weights), given)
+        device = _device_of(given)
+        kernel = self.modules.kernel(row.kernel, row.sizes, META if self.visible else device)
+        with contextlib.nullcontext() if traced else _current(device):
+            return self._own(kernel(inputs, weights), given)
+
+    def _split(self, arguments: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+        count = len(arguments) - len(self.weights)
+        return arguments[:count], arguments[count:]
+
+    def _reference(self, arguments: Sequence[Any]) -> BoundModule:
+        """Return the reference, made as for the row whose weights have these sizes."""
+        rows = self.dispatch.rows
+        row = next((row for row in rows if _same_weights(row, arguments, len(self.weights))), rows[0])
+        if not self._own_tensors:
+            return self.modules.reference(row.sizes, META)
+        if type(next(item for item in arguments if isinstance(item, torch.Tensor))) in _PLAIN:
+            return self.modules.reference(row.sizes, _device_of(arguments))
+        return BoundModule(self.modules.model(row.sizes, _device_of(arguments)), self.weights)  # of fake tensors
+
+    def _own(self, result: Any, arguments: Sequence[Any]) -> Any:
+        """Return the outputs as new contiguous tensors, as the operator declares them."""
+        outputs = list(result) if isinstance(result, tuple | list) else [result]
+        given = [item for item in arguments if isinstance(item, torch.Tensor)]
+        for place, output in enumerate(outputs):
+            output = output.contiguous()
+            if any(torch._C._is_alias_of(output, other) for other in (*given, *outputs[:place])):
+                output = output.clone()
+            outputs[place] = output
+        return tuple(outputs) if self._tuple else outputs[0]
+
+    def fake(self, *arguments: Any) -> Any:
+        """Return empty tensors of the sizes, dtypes and strides that the outputs have."""
+        inputs, weights = self._split(arguments)
+        result = self._reference(arguments)(inputs, weights)
+        outputs = [
+            torch.empty(item.shape, dtype=item.dtype, device=item.device)
+            for item in (result if isinstance(result, tuple | list) else [result])
+        ]
+        return tuple(outputs) if self._tuple else outputs[0]
+
+    def _save(self, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.save_for_backward(*(item for item in inputs if isinstance(item, torch.Tensor)))
+        ctx.others = [None if isinstance(item, torch.Tensor) else (item,) for item in inputs]
+
+    def _backward(self, ctx: Any, *gradients: Any) -> Any:
+        """Return the reference's own gradients; what it computes on the way is recomputed."""
+        saved = iter(ctx.saved_tensors)
+        arguments = [next(saved).detach() if item is None else item[0] for item in ctx.others]
+        wanted = [place for place, needed in enumerate(ctx.needs_input_grad) if needed]
+        for place in wanted:
+            arguments[place].requires_grad_()
+        with torch.enable_grad():
+            result = self._reference(arguments)(*self._split(arguments))
+            outputs = list(result) if isinstance(result, tuple | list) else [result]
+            pairs = [
+                (output, gradient)
+                for output, gradient in zip(outputs, gradients, strict=True)
+                if output.requires_grad and gradient is not None
+            ]
+            found = torch.autograd.grad(
+                [output for output, _ in pairs],
+                [arguments[place] for place in wanted],
+                [gradient for _, gradient in pairs],
+                allow_unused=True,
+            )
+        given = dict(zip(wanted, found, strict=True))
+        return tuple(given.get(place) for place in range(len(arguments)))
+
+
+def _device_of(arguments: Sequence[Any]) -> torch.device:
+    device: torch.device = next(item.device for item in arguments if isinstance(item, torch.Tensor))
+    return device
+
+
+def _same_weights(row: TableRow, arguments: Sequence[Any], count: int) -> bool:
+    pairs = list(zip(row.arguments, arguments, strict=True))[len(arguments) - count :]
+    return all(list(wanted[1]) == list(actual.shape) for wanted, actual in pairs)
+
+
+def _current(device: torch.device) -> contextlib.AbstractContextManager[Any]:
+    """Return a context in which a GPU is the current one."""
+    if device.type != "cuda" or device.index in (None, torch.cuda.current_device()):
+        return contextlib.nullcontext()
+    current: contextlib.AbstractContextManager[Any] = torch.cuda.device(device)
+    return current

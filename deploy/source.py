@@ -1,0 +1,100 @@
+"""Results as files: kernels with the evidence of their measurement, and what stands against deploying them."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..core import KernelError, PythonKernel, TorchProblem
+from ..core.evidence import HEADER
+from ..core.source_text import source_lines
+from ..core.syntax_tree import syntax_tree
+from ..core.user_package import needs_package
+
+_SPDX = re.compile(r"SPDX-License-Identifier:\s*([\w.+-]+(?:\s+(?:AND|OR|WITH)\s+[\w.+-]+)*)")
+_FORBIDS = re.compile(
+    r"proprietary|confidential|non-?commercial|no[- ]?derivatives|CC-BY(-NC|-ND)|LicenseRef-"
+    r"|(may|must) not be (copied|distributed|redistributed|published)|do not (copy|distribute|redistribute)",
+    re.IGNORECASE,
+)
+_RESERVED = re.compile(r"all rights reserved", re.IGNORECASE)
+_GRANTS = re.compile(r"redistribution and use|permission is (hereby )?granted|licensed under|SPDX-", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class MeasuredKernel:
+    """A kernel file that a run wrote, its evidence, and its problem at the sizes that it was measured at."""
+
+    path: Path
+    kernel: PythonKernel
+    evidence: Mapping[str, Any]
+    problem: TorchProblem
+    licence: str
+    """The SPDX identifier that the file states; '' where it states none."""
+
+    @property
+    def device(self) -> str:
+        """'cpu' or 'cuda'."""
+        return self.kernel.target.value
+
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """The constants of the problem that its workload sets."""
+        return dict(self.problem.sizes)
+
+
+def read_evidence(path: Path, source: str) -> Mapping[str, Any]:
+    """Return the evidence in a kernel's header.
+
+    Raises `KernelError` for a kernel without evidence, and for one that was not verified, or not replayed.
+    """
+    described = ast.get_docstring(syntax_tree(source)) or ""
+    lines = [line for line in source_lines(described) if line.startswith(HEADER[1])]
+    try:
+        found = ast.literal_eval(lines[0].partition(":")[2].strip()) if lines else None
+    except (ValueError, SyntaxError):
+        found = None
+    if not isinstance(found, dict) or found.get("correctness") is not True:
+        raise KernelError(f"{path} was not verified: its header has no 'Evaluation Result'; deploy what optimize wrote")
+    if found.get("replayed") is not True:
+        raise KernelError(
+            f"{path} was not replayed, so that its times may include something else; run `optimize --kernel {path}` "
+            "and deploy its result"
+        )
+    return found
+
+
+def licence_of(path: Path, source: str) -> str:
+    """Return the SPDX identifier that a file's comments and docstring state; '' without one.
+
+    Raises `KernelError` where they forbid to pass it on.
+    """
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    text = "\n".join([ast.get_docstring(syntax_tree(source)) or "", *_comments(tokens)])
+    forbidden = _FORBIDS.search(text)
+    if forbidden is None and not _GRANTS.search(text):
+        forbidden = _RESERVED.search(text)
+    if forbidden is not None:
+        raise KernelError(f"{path} says {forbidden[0]!r}, so its licence forbids to deploy it; ask its author")
+    stated = _SPDX.search(text)
+    return stated[1] if stated else ""
+
+
+def measured_kernel(path: Path, kernel: PythonKernel, problem: TorchProblem) -> MeasuredKernel:
+    """Return a result whose header says `workload` and `sizes`. Raises `KernelError` for what cannot be deployed."""
+    if needs_package(kernel.source):
+        raise KernelError(f"{path} is the result for a function of a package, which it needs; apply its patch instead")
+    evidence = read_evidence(path, kernel.source)
+    licence = licence_of(path, kernel.source)
+    sized = problem.resized(str(evidence["workload"]), evidence["sizes"])
+    return MeasuredKernel(path, kernel, evidence, sized, licence)
+
+
+def _comments(tokens: Any) -> list[str]:
+    return [token.string.lstrip("# ") for token in tokens if token.type == tokenize.COMMENT]

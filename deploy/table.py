@@ -1,0 +1,122 @@
+"""The table of a deployed operator: which kernel serves which sizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..core import KernelError
+from .description import FreeSize, OperatorDescription
+from .source import MeasuredKernel
+
+FIGURES = ("speedup_ratio", "interval", "latency_ms", "reference_ms", "max_abs_error", "samples", "seeds", "precision")
+"""Figures of the evidence that the table repeats."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One kernel of the table."""
+
+    name: str
+    """Its module's name."""
+    measured: MeasuredKernel
+    description: OperatorDescription
+    serves: FreeSize | None
+    """The free size with the range that this kernel serves."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry as table.json has it."""
+        free = self.serves
+        evidence = self.measured.evidence
+        return {
+            "kernel": self.name,
+            "language": str(self.measured.kernel.language),
+            "device": self.measured.device,
+            "serves": None if free is None else {"size": free.name, "from": free.low, "to": free.high},
+            "arguments": list(self.description.arguments),
+            "sizes": self.measured.sizes,
+            "measured": {name: evidence[name] for name in FIGURES if name in evidence},
+            "environment": environment_of(evidence),
+        }
+
+    @property
+    def in_words(self) -> str:
+        """'1 <= tokens <= 64: x float32[tokens, 512]'."""
+        shown = [
+            f"{name} {item[0]}[{', '.join(map(str, item[1]))}]" if isinstance(item, list) else f"{name}={item}"
+            for name, item in zip(self.description.names, self.description.arguments, strict=True)
+        ]
+        free = f"{self.serves.low} <= {self.serves.name} <= {self.serves.high}: " if self.serves else ""
+        return free + ", ".join(shown)
+
+
+def environment_of(evidence: Mapping[str, Any]) -> dict[str, str]:
+    """Return device and versions of the evidence."""
+    known = ("device", "python", "torch", "triton", "tilelang", "cuda", "threads")
+    return {name: str(evidence[name]) for name in known if name in evidence}
+
+
+def entries_of(
+    short: str, kernels: Sequence[MeasuredKernel], descriptions: Sequence[OperatorDescription], free: FreeSize | None
+) -> list[Entry]:
+    """Return the table's entries; with a free size each serves the values to which it is the nearest one.
+
+    Near means a small ratio: between kernels measured at 16 and 256 the first serves up to 64. Raises `KernelError` for
+    kernels of different operators, and for two that serve the same sizes.
+    """
+    first = descriptions[0]
+    for item, description in zip(kernels[1:], descriptions[1:], strict=True):
+        if description.signature != first.signature or item.problem.source != kernels[0].problem.source:
+            raise KernelError(f"{item.path} and {kernels[0].path} are of different problems; deploy each by itself")
+    if free is not None:
+        for item in kernels:
+            if item.evidence.get("shape_specialised"):
+                raise KernelError(f"{item.path} is right at its own sizes only, so {free.name} cannot be free")
+    entries = [
+        Entry(f"{short}_{number}", item, description, free)
+        for number, (item, description) in enumerate(zip(kernels, descriptions, strict=True))
+    ]
+    groups: dict[str, list[Entry]] = {}
+    for entry in entries:
+        groups.setdefault(repr((entry.measured.device, entry.description.arguments)), []).append(entry)
+    served = [found for group in groups.values() for found in _shared(group, free)]
+    return sorted(served, key=lambda entry: entry.serves.low if entry.serves else 0)
+
+
+def _shared(group: Sequence[Entry], free: FreeSize | None) -> list[Entry]:
+    """Share a range among kernels that differ in nothing but the value that they were measured at."""
+    ordered = sorted(group, key=lambda entry: entry.description.value or 0)
+    values = [entry.description.value for entry in ordered]
+    for place, entry in enumerate(ordered[1:]):
+        if free is None or values[place] == values[place + 1]:
+            other = ordered[place].measured.path
+            raise KernelError(f"{other} and {entry.measured.path} serve the same sizes; deploy the faster one")
+    if free is None:
+        return ordered
+    found: list[Entry] = []
+    low = free.low
+    for place, entry in enumerate(ordered):
+        last = place == len(ordered) - 1
+        here, there = values[place] or 1, values[place + 1] or 1 if not last else 1
+        high = free.high if last else min(free.high, math.isqrt(here * there))
+        if low <= high:
+            found.append(replace(entry, serves=FreeSize(free.name, low, high)))
+            low = high + 1
+    return found
+
+
+def table_of(name: str, entries: Sequence[Entry], visible: bool) -> dict[str, Any]:
+    """Return table.json of an operator, whose kernels torch.compile may see if they are `visible`."""
+    description = entries[0].description
+    tolerances = entries[0].measured.problem.tolerances
+    return {
+        "name": name,
+        "weights": list(description.weights),
+        "returns_tuple": description.returns_tuple,
+        "reference_has_own_tensors": any(item.description.reference_has_own_tensors for item in entries),
+        "visible": visible,
+        "tolerances": {dtype: [item.absolute, item.relative, item.matched] for dtype, item in tolerances.items()},
+        "kernels": [entry.to_json() for entry in entries],
+    }

@@ -1,0 +1,204 @@
+"""Writes the package of a deployed operator, whole or not at all, after it was imported and verified on its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..core import KernelError, ResultsError
+from ..core.environment import allowed_environment
+from ..core.file_locks import temporary_folder
+from ..core.languages import TRITON
+from ..corpus.functions.running import confined_answer_of
+from .launches import with_visible_launches
+from .table import Entry, environment_of, table_of
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+TIMEOUT_S = 600.0
+"""Seconds for compiling and checking all kernels."""
+_MODULES = Path(__file__).parent / "package"
+_TEMPLATES = Path(__file__).parent / "templates"
+_OLDEST_PYTHON = "3.10"
+_CHECK = """
+import json, sys
+sys.modules["kernelwright"] = None  # whoever installs the package does not have it
+task = json.load(sys.stdin)
+sys.path.insert(0, task["folder"])
+import importlib
+package = importlib.import_module(task["package"])
+print("\\n" + json.dumps([[str(check), check.passed] for check in package.verify()]))
+"""
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """An operator to deploy."""
+
+    name: str
+    """'mylib::swiglu'."""
+    entries: tuple[Entry, ...]
+    licence: str
+    """SPDX identifier for the package; '' where none is stated."""
+
+    @property
+    def package(self) -> str:
+        """'mylib_swiglu'."""
+        return self.name.replace("::", "_")
+
+    @property
+    def short(self) -> str:
+        """'swiglu'."""
+        return self.name.partition("::")[2]
+
+
+def write(deployment: Deployment, output: Path) -> list[str]:
+    """Write the package into a new folder. Return a line for each comparison that was made on this machine.
+
+    Raises `KernelError` where it cannot be imported or is wrong, `ResultsError` where the folder cannot be written;
+    then there is no folder.
+    """
+    output = output.absolute()
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{output.name}-", dir=output.parent) as beside:
+            staged = Path(beside) / "package"
+            _write_files(deployment, staged)
+            told = _checked(deployment, staged)
+            staged.chmod(0o755)
+            os.replace(staged, output)
+    except OSError as error:
+        raise ResultsError(f"cannot write {output}: {error.strerror}; choose another `output`") from None
+    return told
+
+
+def _write_files(deployment: Deployment, folder: Path) -> None:
+    package = folder / deployment.package
+    shutil.copytree(_MODULES, package, ignore=shutil.ignore_patterns("__pycache__"))
+    kernels = package / "kernels"
+    kernels.mkdir()
+    (kernels / "__init__.py").write_text('"""The kernels, as they were measured."""\n')
+    visible = True
+    for entry in deployment.entries:
+        source, traceable = entry.measured.kernel.source, False
+        if entry.measured.kernel.language is TRITON:
+            source, traceable = with_visible_launches(source)
+        visible = visible and traceable and not entry.description.kernel_has_own_tensors
+        (kernels / f"{entry.name}.py").write_text(source)
+    first = deployment.entries[0]
+    visible = visible and not first.description.reference_has_own_tensors
+    (package / "reference.py").write_text(first.measured.problem.source)
+    table = table_of(deployment.name, deployment.entries, visible)
+    (package / "table.json").write_text(_table_text(table))
+    for path, text in _rendered(deployment).items():
+        (folder / path).parent.mkdir(exist_ok=True)
+        (folder / path).write_text(text)
+
+
+def _table_text(table: dict[str, Any]) -> str:
+    """Return the table as JSON with a line for each field of a kernel."""
+    head = {name: value for name, value in table.items() if name != "kernels"}
+    lines = [f"  {json.dumps(name)}: {json.dumps(value)}," for name, value in head.items()]
+    rows = []
+    for row in table["kernels"]:
+        fields = ",\n".join(f"      {json.dumps(name)}: {json.dumps(value)}" for name, value in row.items())
+        rows.append(f"    {{\n{fields}\n    }}")
+    return "\n".join(["{", *lines, '  "kernels": [', ",\n".join(rows), "  ]", "}"]) + "\n"
+
+
+def _rendered(deployment: Deployment) -> dict[str, str]:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES), undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True
+    )
+    description = deployment.entries[0].description
+    tensors = f"tuple[{', '.join(['Tensor'] * description.outputs)}]"
+    values: dict[str, Any] = {
+        "operator": deployment.name,
+        "package": deployment.package,
+        "short": deployment.short,
+        "signature": ", ".join(
+            f"{name}: {kind}" for name, kind in zip(description.names, description.types, strict=True)
+        ),
+        "names": ", ".join(description.names),
+        "returns": tensors if description.returns_tuple else "Tensor",
+        "tuple": description.returns_tuple,
+        "module": bool(description.weights),
+        "python": _OLDEST_PYTHON,
+        "dependencies": json.dumps(_dependencies(deployment.entries)),
+        "licence": deployment.licence,
+        "licence_text": deployment.licence or "none is stated by the kernels' files; state yours in pyproject.toml",
+        "rows": [_readme_row(entry) for entry in deployment.entries],
+        "versions": _versions(deployment.entries),
+    }
+    package = deployment.package
+    places = {
+        f"{package}/__init__.py": "init.py.j2",
+        f"{package}/__main__.py": "main.py.j2",
+        f"tests/test_{deployment.short}.py": "test.py.j2",
+        "pyproject.toml": "pyproject.toml.j2",
+        "README.md": "README.md.j2",
+    }
+    return {path: _template(environment, name, values) for path, name in places.items()}
+
+
+def _template(environment: Environment, name: str, values: dict[str, Any]) -> str:
+    return environment.get_template(name).render(values)
+
+
+def _dependencies(entries: Sequence[Entry]) -> list[str]:
+    found = {"torch>=2.6": None}
+    for entry in entries:
+        language = "triton" if entry.measured.kernel.language is TRITON else str(entry.measured.kernel.language)
+        version = entry.measured.evidence.get(language)
+        found[f"{language}>={version}" if version else language] = None
+    return list(found)
+
+
+def _readme_row(entry: Entry) -> dict[str, Any]:
+    evidence = entry.measured.evidence
+    interval = evidence.get("interval")
+    sizes = ", ".join(f"{name}={value}" for name, value in entry.measured.sizes.items())
+    return {
+        "kernel": entry.name,
+        "language": str(entry.measured.kernel.language),
+        "serves": entry.in_words,
+        "at": sizes or "the reference's sizes",
+        "latency_ms": f"{evidence['latency_ms']:.4g}",
+        "reference_ms": f"{evidence['reference_ms']:.4g}",
+        "speedup": f"{evidence['speedup_ratio']:.3g}x" + (f" {interval}" if interval else ""),
+        "error": f"{evidence['max_abs_error']:.2g}",
+        "measured_on": evidence.get("device", "not recorded"),
+    }
+
+
+def _versions(entries: Sequence[Entry]) -> str:
+    texts = (
+        ", ".join(
+            f"{name} {value}" for name, value in environment_of(item.measured.evidence).items() if name != "device"
+        )
+        for item in entries
+    )
+    return "; ".join(dict.fromkeys(texts))
+
+
+def _checked(deployment: Deployment, folder: Path) -> list[str]:
+    """Import the package in a sandbox without this one, and compare it with the reference where its device is here."""
+    request = json.dumps({"folder": str(folder), "package": deployment.package})
+    environment = allowed_environment(os.environ, asked_by=request)
+    environment = {name: value for name, value in environment.items() if name != "PYTHONPATH"}
+    with temporary_folder("kernelwright-deploy-") as own:
+        found = confined_answer_of(
+            _CHECK, own, [folder], request, TIMEOUT_S, f"{deployment.package} is not deployed", environment
+        )
+    if wrong := [text for text, passed in found if not passed]:
+        raise KernelError(f"{deployment.package} is not deployed: {wrong[0]}")
+    return [text for text, _ in found]
