@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import torch
 
 ALIGNED = 16
 """Kernels were checked with tensors whose memory begins at a multiple of this many bytes."""
@@ -44,8 +46,6 @@ class TableRow:
 
     def mismatch(self, arguments: Sequence[Any], aligned: bool = True) -> str:
         """Return why the row does not serve the arguments: 'device', 'dtype', 'strides', 'sizes'; '' if it does."""
-        import torch
-
         wanted = zip(self.arguments, arguments, strict=True)
         tensors = [(item, value) for item, value in wanted if isinstance(value, torch.Tensor)]
         if any(value.device.type != self.device for _, value in tensors):
@@ -79,6 +79,22 @@ class TableRow:
         return self.free[1] <= found <= self.free[2]
 
 
+def key_of(arguments: Sequence[Any]) -> Hashable | None:
+    """Return all that a choice depends on; None while a call is traced: its tensors have no memory, and their sizes may
+    be symbols.
+    """
+    found: list[Any] = []
+    for item in arguments:
+        kind = type(item)
+        if kind is torch.Tensor or kind is torch.nn.Parameter:
+            found += (item.shape, item.dtype, item.device, item.is_contiguous(), item.data_ptr() % ALIGNED == 0)
+        elif isinstance(item, torch.Tensor):
+            return None
+        else:
+            found.append(item)
+    return tuple(found)
+
+
 class Dispatch:
     """All rows, the choices made so far, and how often none of the rows served."""
 
@@ -90,29 +106,20 @@ class Dispatch:
         self._chosen: dict[Any, TableRow | str] = {}
         self._lock = threading.Lock()
 
-    def row(self, arguments: Sequence[Any], traced: bool) -> TableRow | None:
+    def row(self, arguments: Sequence[Any], key: Hashable | None) -> TableRow | None:
         """Return the row that serves the arguments; None where the reference has to. That is counted and told once.
 
-        While a call is `traced`, its tensors have no memory, and their sizes may be symbols.
+        `key` is that of the arguments, None while a call is traced.
         """
-        import torch
-
-        if traced:
-            found = self._find(arguments, True)
-        else:
-            key = tuple(
-                (item.shape, item.dtype, item.device.type, item.is_contiguous(), item.data_ptr() % ALIGNED == 0)
-                if isinstance(item, torch.Tensor)
-                else item
-                for item in arguments
-            )
-            known = self._chosen.get(key)
-            if known is None:
-                known = self._find(arguments, all(item[-1] for item in key if isinstance(item, tuple)))
+        found = None if key is None else self._chosen.get(key)
+        if found is None:
+            tensors = [item for item in arguments if isinstance(item, torch.Tensor)]
+            aligned = key is None or all(item.data_ptr() % ALIGNED == 0 for item in tensors)
+            found = self._find(arguments, aligned)
+            if key is not None:
                 if len(self._chosen) >= MOST:
                     self._chosen.clear()
-                self._chosen[key] = known
-            found = known
+                self._chosen[key] = found
         if isinstance(found, TableRow):
             return found
         self._count(found, arguments)

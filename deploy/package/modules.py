@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
+import sys
 import threading
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -15,6 +17,7 @@ import torch
 
 META = "meta"
 """The device of modules all of whose tensors are arguments."""
+_LOADING = threading.RLock()
 
 
 class BoundModule:
@@ -71,16 +74,12 @@ class PackageModules:
         return _made(make, device)
 
     def problem(self, sizes: Mapping[str, Any]) -> ModuleType:
-        """Return the reference's file as a module with these constants set."""
-        path = self._folder / "reference.py"
-        spec = importlib.util.spec_from_file_location(f"{self._package}.reference_at_sizes", path)
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        for name, value in sizes.items():
-            # JSON has no tuples: a size that is a list was a tuple.
-            setattr(module, name, tuple(value) if isinstance(value, list) else value)
-        return module
+        """Return the reference's file as a module with these constants set, one for each set of sizes."""
+        name = f"{self._package}.reference_at_{zlib.crc32(repr(sorted(sizes.items())).encode()):08x}"
+        with _LOADING:
+            if name not in sys.modules:  # where torch.compile looks for it, too
+                sys.modules[name] = _loaded(name, self._folder / "reference.py", sizes)
+            return sys.modules[name]
 
     def _kept(self, key: tuple[str, ...], make: Callable[[], torch.nn.Module]) -> BoundModule:
         known: dict[tuple[str, ...], BoundModule] | None = getattr(self._made, "modules", None)
@@ -89,6 +88,17 @@ class PackageModules:
         if key not in known:
             known[key] = BoundModule(make(), self._weights)
         return known[key]
+
+
+def _loaded(name: str, path: Path, sizes: Mapping[str, Any]) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for size, value in sizes.items():
+        # JSON has no tuples: a size that is a list was a tuple.
+        setattr(module, size, tuple(value) if isinstance(value, list) else value)
+    return module
 
 
 def _made(make: Callable[[], torch.nn.Module], device: Any) -> torch.nn.Module:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 import torch
 
-from .dispatch import Dispatch, TableRow
+from .dispatch import MOST, Dispatch, TableRow, key_of
 from .modules import META, BoundModule, PackageModules
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -35,6 +36,7 @@ class DeployedOperator:
         self.modules = PackageModules(package, folder, self.weights)
         self.schema: Any = None
         """The operator's schema, once it is registered."""
+        self._ready = threading.local()
         self._tuple: bool = table["returns_tuple"]
         self._own_tensors: bool = table["reference_has_own_tensors"]
         # Inductor sees through operators of Triton kernels all of whose tensors are arguments.
@@ -65,17 +67,24 @@ class DeployedOperator:
         return operator
 
     def __call__(self, *arguments: Any) -> Any:
-        """Compute the operator."""
-        traced = any(isinstance(item, torch.Tensor) and type(item) not in _PLAIN for item in arguments)
-        row = self.dispatch.row(arguments, traced)
+        """Compute the operator. What a call with these sizes needs is found once for each thread."""
+        key = key_of(arguments)
+        ready: dict[Any, BoundModule] = self._ready.__dict__
+        kernel = ready.get(key)
         # Kernels of some languages refuse tensors that require gradients, which are none of their business.
         given = [item.detach() if getattr(item, "requires_grad", False) else item for item in arguments]
         inputs, weights = self._split(given)
-        if row is None:
-            return self._own(self._reference(given)(inputs, weights), given)
-        device = _device_of(given)
-        kernel = self.modules.kernel(row.kernel, row.sizes, META if self.visible else device)
-        with contextlib.nullcontext() if traced else _current(device):
+        if kernel is None:
+            row = self.dispatch.row(arguments, key)
+            if row is None:
+                return self._own(self._reference(given)(inputs, weights), given)
+            device = META if self.visible else _device_of(given)
+            kernel = self.modules.kernel(row.kernel, row.sizes, device)
+            if key is not None:
+                if len(ready) >= MOST:
+                    ready.clear()
+                ready[key] = kernel
+        with contextlib.nullcontext() if key is None else _current(_device_of(given)):
             return self._own(kernel(inputs, weights), given)
 
     def _split(self, arguments: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,37 +44,49 @@ class CallTimes:
         )
 
 
-def measure(operator: DeployedOperator, call: Any, compiled: bool = True) -> list[CallTimes]:
+def measure(
+    operator: DeployedOperator, call: Any, compiled: bool = True, at: Sequence[dict[str, Any]] = ()
+) -> list[CallTimes]:
     """Time the operator, the reference in eager torch and an empty operator, at the sizes of every row whose device is
-    here.
+    here, or instead `at` others, which need not be served by a kernel.
     """
     found = []
-    for row in operator.dispatch.rows:
-        for sizes in sizes_of(row) if here(row) else ():
-            arguments = arguments_at(operator, row, sizes, 0)
-            count = len(arguments) - len(operator.weights)
-            bound = operator.modules.reference(row.sizes, row.device)
-            text = ", ".join(f"{name}={value}" for name, value in sizes.items()) or "the reference's sizes"
+    rows = [row for row in operator.dispatch.rows if here(row)]
+    pairs = [(row, sizes) for row in rows for sizes in sizes_of(row)]
+    if at:
+        pairs = [(row, {**row.sizes, **sizes}) for row in rows[:1] for sizes in at]
+    for row, sizes in pairs:
+        arguments = arguments_at(operator, row, sizes, 0)
+        count = len(arguments) - len(operator.weights)
+        bound = operator.modules.reference(row.sizes, row.device)
+        text = ", ".join(f"{name}={value}" for name, value in sizes.items()) or "the reference's sizes"
 
-            def reference(*given: Any, bound: Any = bound, count: int = count) -> Any:
-                return bound(given[:count], given[count:])
+        def reference(*given: Any, bound: Any = bound, count: int = count) -> Any:
+            return bound(given[:count], given[count:])
 
-            tried = {"operator": call, "reference": reference, "empty": _empty_operator(operator, arguments)}
-            with torch.no_grad():
-                for what, function in tried.items():
-                    fresh = compiled and what != "empty"
-                    found.append(_times(what, text, function, arguments, row.device == "cuda", fresh))
+        model = operator.modules.model(row.sizes, row.device)
+
+        def compiled_reference(*given: Any, model: Any = model, count: int = count) -> Any:
+            return model(*given[:count])
+
+        tried = [
+            ("operator", call, call if compiled else None),
+            ("reference", reference, compiled_reference if compiled else None),
+            ("empty", _empty_operator(operator, arguments), None),
+        ]
+        with torch.no_grad():
+            found += [_times(what, text, row.device == "cuda", arguments, *functions) for what, *functions in tried]
     return found
 
 
-def _times(what: str, sizes: str, function: Any, arguments: list[Any], gpu: bool, compiled: bool) -> CallTimes:
+def _times(what: str, sizes: str, gpu: bool, arguments: list[Any], function: Any, to_compile: Any) -> CallTimes:
     call = _sample(lambda: function(*arguments), gpu)
     host = _host(lambda: function(*arguments)) if gpu else call
     graph = _in_graph(lambda: function(*arguments)) if gpu else None
     faster = None
-    if compiled:
+    if to_compile is not None:
         torch.compiler.reset()
-        wrapped = torch.compile(lambda *given: function(*given), fullgraph=what == "operator")
+        wrapped = torch.compile(lambda *given: to_compile(*given), fullgraph=what == "operator")
         wrapped(*arguments)
         faster = _sample(lambda: wrapped(*arguments), gpu)
     return CallTimes(what, sizes, call, host, graph, faster)

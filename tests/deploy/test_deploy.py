@@ -42,6 +42,21 @@ print(json.dumps([
 """
 
 
+TRACED = """
+import torch, mylib_linear as deployed
+from torch._functorch.aot_autograd import aot_export_module
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+class Called(torch.nn.Module):
+    def forward(self, *arguments):
+        return (deployed.linear(*arguments),)
+
+with FakeTensorMode():
+    arguments = [torch.empty(*sizes, device="cuda") for sizes in ((16, 64), (64, 64), (64,))]
+print("triton_kernel_wrapper" in aot_export_module(Called(), arguments, trace_joint=False)[0].code)
+"""
+
+
 @pytest.fixture(scope="module")
 def linear_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("deployed")
@@ -121,6 +136,8 @@ def test_triton_kernels_of_two_sizes_serve_a_range(tmp_path: Path) -> None:
     assert served == ["1 <= batch_size <= 8", "9 <= batch_size <= 48"]
     table = json.loads((tmp_path / "out" / "mylib_linear" / "table.json").read_text())
     assert table["visible"] and table["kernels"][0]["arguments"][0] == ["float32", ["batch_size", 64]]
+    traced = python(TRACED, tmp_path / "out")
+    assert traced.stdout.splitlines()[-1] == "True", traced.stderr
     tried = own_tests(tmp_path / "out", TRITON_INTERPRET="1")
     assert tried.returncode == 0, tried.stdout
     assert "13 passed, 2 skipped" in tried.stdout

@@ -1,0 +1,75 @@
+"""Deployed Triton kernels on a GPU: their own tests, and that Inductor sees their launches."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ..cli.commands import kernelwright
+from .results import linear, own_tests, python
+
+pytestmark = pytest.mark.gpu
+SEEN = """
+import torch, mylib_linear as deployed
+from torch._inductor.utils import run_and_get_code
+
+module = deployed.module("cuda")
+x = torch.randn(32, 64, device="cuda")
+compiled = torch.compile(lambda x: module(x) + 1, fullgraph=True)
+_, codes = run_and_get_code(compiled, x)
+print("linear_leaky_relu_kernel" in "".join(codes), "torch.ops.mylib" in "".join(codes))
+"""
+LAUNCHED_TWICE = """
+import torch, mylib_linear as deployed
+from mylib_linear import launch
+
+module = deployed.module("cuda").requires_grad_(False)
+first, second = (torch.randn(32, 64, device="cuda") for _ in range(2))
+wide = torch.randn(32 * 64 + 1, device="cuda")[1:].view(32, 64)  # not at 16 bytes
+expected = [torch.nn.functional.leaky_relu(module.gemm(x) * 2.0, 0.1) for x in (first, second, wide)]
+outputs = [module(x) for x in (first, second, wide)]
+torch.cuda.synchronize()
+kept = [len(launcher._compiled) for launcher in launch._LAUNCHERS.values()]
+print([torch.allclose(*pair, atol=1e-4) for pair in zip(outputs, expected)], kept, deployed.fallbacks())
+"""
+
+
+@pytest.fixture(scope="module")
+def linear_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("deployed")
+    path = linear(folder, "linear.py", "triton")
+    run = kernelwright(
+        *("deploy", path, "--name", "mylib::linear", "--output", "out", "--serve", "batch_size=1..64", "--json"),
+        cwd=folder,
+    )
+    assert run.returncode == 0, run.stderr
+    assert len(json.loads(run.stdout)["checks"]) == 3
+    return folder / "out"
+
+
+def test_the_tests_of_a_package_pass_on_a_gpu(linear_package: Path) -> None:
+    run = own_tests(linear_package)
+    assert run.returncode == 0 and "8 passed" in run.stdout, run.stdout
+
+
+def test_inductor_sees_the_launches(linear_package: Path) -> None:
+    run = python(SEEN, linear_package)
+    assert run.stdout.splitlines()[-1] == "True False", run.stderr
+
+
+def test_a_second_launch_goes_to_the_compiled_kernel(linear_package: Path) -> None:
+    run = python(LAUNCHED_TWICE, linear_package)
+    assert run.stdout.splitlines()[-1] == "[True, True, True] [1] {'strides': 1}", run.stderr
+
+
+def test_times_are_there(linear_package: Path) -> None:
+    program = (
+        "import mylib_linear as deployed\n"
+        "for item in deployed.benchmark(at=[{'batch_size': 32}, {'batch_size': 100}]): print(item)"
+    )
+    run = python(program, linear_package)
+    lines = run.stdout.splitlines()
+    assert [line.partition(" ")[0] for line in lines] == ["operator", "reference", "empty"] * 2, run.stderr
+    assert all("in a CUDA graph" in line for line in lines)

@@ -1,0 +1,152 @@
+"""Parts of a deployed package: visible launches, launches that are examined anew, what a row of the table serves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from kernelwright.core import KernelError
+from kernelwright.deploy.launches import with_visible_launches
+from kernelwright.deploy.package.dispatch import Dispatch, TableRow, key_of
+from kernelwright.deploy.package.launch import launch
+from kernelwright.deploy.source import licence_of
+
+KERNEL = """import triton
+import triton.language as tl
+
+
+@triton.jit
+def helper(x):
+    return x * 2
+
+
+@triton.jit
+def scale(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    tl.store(y_ptr, helper(tl.load(x_ptr)))
+
+
+class ModelNew:
+    def forward(self, x, y):
+        scale[(4,)](x, y, 8, BLOCK=16)
+"""
+
+
+def test_launches_become_visible_and_kernels_stay_as_they_are() -> None:
+    source, traceable = with_visible_launches(KERNEL)
+    assert traceable
+    assert "        launch(scale)[(4,)](x, y, 8, BLOCK=16)\n" in source
+    assert "from ..launch import launch\n" in source and "helper(tl.load(x_ptr))" in source
+
+
+@pytest.mark.parametrize("other", ["KERNELS = [scale]\n", "run = scale.run\n", "x = TensorDescriptor\n"])
+def test_other_uses_of_a_kernel_are_not_traced(other: str) -> None:
+    source, traceable = with_visible_launches(KERNEL + other)
+    assert not traceable and "launch(scale)[(4,)]" in source
+
+
+class CompiledStandIn:
+    """Stands for a compiled kernel of Triton's."""
+
+    def __init__(self) -> None:
+        self.launched: list[tuple[Any, ...]] = []
+
+    def __getitem__(self, grid: tuple[int, int, int]) -> Callable[..., None]:
+        return lambda *arguments: self.launched.append((grid, *arguments))
+
+
+class JITFunction:
+    """Stands for Triton's class of this name: a launch examines its arguments and returns the compiled kernel."""
+
+    def __init__(self) -> None:
+        self.pre_run_hooks: list[Any] = []
+        self.examined: list[tuple[Any, ...]] = []
+        self.compiled = CompiledStandIn()
+        self.fn = lambda x, y, n, BLOCK, EVEN=False: None
+
+    def __getitem__(self, grid: Any) -> Callable[..., CompiledStandIn]:
+        def run(*arguments: Any, **_: Any) -> CompiledStandIn:
+            self.examined.append(arguments)
+            return self.compiled
+
+        return run
+
+
+def test_a_kernel_is_examined_once_for_each_set_of_arguments() -> None:
+    kernel = JITFunction()
+    x, y = torch.ones(65), torch.ones(64)
+    for first, n in ((x[:64], 8), (y, 8), (x[:64], 9), (x[1:], 8)):
+        for _ in range(2):
+            launch(kernel)[(4,)](first, y, n, BLOCK=16, num_warps=4)
+    # Other memory at the same alignment needs no examination; another number and another alignment do.
+    assert [(n, first.data_ptr() % 16) for first, _, n in kernel.examined] == [(8, 0), (9, 0), (8, 4)]
+    assert len(kernel.compiled.launched) == 5
+    grid, _, _, *others = kernel.compiled.launched[0]
+    assert (grid, others) == ((4, 1, 1), [8, 16, False])
+
+
+def test_unknown_arguments_are_examined_every_time() -> None:
+    kernel = JITFunction()
+    for _ in range(2):
+        launch(kernel)[(4,)](object(), torch.ones(4), 8, BLOCK=16)
+    assert len(kernel.examined) == 2 and kernel.compiled.launched == []
+
+
+ROW = TableRow(
+    kernel="k",
+    device="cpu",
+    arguments=(["float32", ["tokens", 4]], ["float32", ["2*tokens"]], 0.5),
+    free=("tokens", 2, 8),
+    sizes={},
+)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ((torch.ones(2, 4), torch.ones(4), 0.5), ""),
+        ((torch.ones(8, 4), torch.ones(16), 0.5), ""),
+        ((torch.ones(9, 4), torch.ones(18), 0.5), "sizes"),
+        ((torch.ones(3, 4), torch.ones(8), 0.5), "sizes"),
+        ((torch.ones(3, 4), torch.ones(7), 0.5), "sizes"),
+        ((torch.ones(3, 4, 1), torch.ones(6), 0.5), "sizes"),
+        ((torch.ones(3, 4), torch.ones(6), 0.25), "values"),
+        ((torch.ones(4, 3).t(), torch.ones(6), 0.5), "strides"),
+        ((torch.ones(13)[1:].view(3, 4), torch.ones(6), 0.5), "strides"),
+        ((torch.ones(3, 4).double(), torch.ones(6), 0.5), "dtype"),
+        ((torch.ones(3, 4, device="meta"), torch.ones(6), 0.5), "device"),
+    ],
+)
+def test_what_a_row_serves(arguments: tuple[Any, ...], reason: str) -> None:
+    dispatch = Dispatch("mylib::k", [ROW])
+    for _ in range(2):  # the second time it is remembered
+        if reason:
+            told = pytest.warns(UserWarning, match=f"no kernel for these {reason}")
+            with nullcontext() if dispatch.counted else told:
+                assert dispatch.row(arguments, key_of(arguments)) is None
+        else:
+            assert dispatch.row(arguments, key_of(arguments)) is ROW
+    assert dict(dispatch.counted) == ({reason: 2} if reason else {})
+
+
+@pytest.mark.parametrize(
+    ("comment", "licence"),
+    [
+        ("# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception\n", "Apache-2.0 WITH LLVM-exception"),
+        ("# All rights reserved. Redistribution and use in source and binary forms are permitted\n", ""),
+        ("", ""),
+    ],
+)
+def test_licences_that_allow_it(tmp_path: Path, comment: str, licence: str) -> None:
+    assert licence_of(tmp_path, comment + "MESSAGE = 'confidential'\n") == licence
+
+
+@pytest.mark.parametrize(
+    "text", ["SPDX-License-Identifier: CC-BY-NC-4.0", "for noncommercial use", "Do not distribute"]
+)
+def test_licences_that_forbid_it(tmp_path: Path, text: str) -> None:
+    with pytest.raises(KernelError, match="so its licence forbids to deploy it"):
+        licence_of(tmp_path, f"# {text}\n")
