@@ -16,7 +16,7 @@ from ..workers.one_thread import OneThread
 from .c_arguments import CArguments
 from .code import Launcher, fits, load_together
 from .generated_c import Given
-from .operators import ALLOCATIONS, allowed_operator, kind_of
+from .operators import ALLOCATIONS, allowed_operator, kind_of, require_repeatable, returns_first
 from .random_bytes import RandomBytes
 from .threads import Threads
 from .tir.cpu import generated_c
@@ -240,6 +240,7 @@ class PlanExecutor:
         kwargs = {key: argument(form, self._device) for key, form in step.kwargs.items()}
         results, outs = step.results, [item.name for item in operator._schema.arguments if item.is_out]
         resizes = UnplannableCallError(f"the operator {step.operator}, which resizes what it writes to")
+        first = returns_first(operator)
 
         def run(tensors: dict[int, Any]) -> None:
             if results[0] in tensors:  # reserved
@@ -247,14 +248,18 @@ class PlanExecutor:
             named = {key: argument(tensors) for key, argument in kwargs.items()}
             before = [named[name].shape for name in outs]
             try:
-                result = operator(*[item(tensors) for item in args], **named)
+                given = [item(tensors) for item in args]
+                require_repeatable(operator, given, named)
+                result = operator(*given, **named)
             except RuntimeError as error:
                 if outs and _NOT_RESIZABLE in str(error):
                     raise resizes from None
                 raise
             if outs and before != [named[name].shape for name in outs]:
                 raise resizes
-            if isinstance(result, tuple | list):
+            if first:
+                tensors[results[0]] = result[0]
+            elif isinstance(result, tuple | list):
                 tensors.update(zip(results, result, strict=True))
             else:
                 tensors[results[0]] = result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..profiling.operator_kinds import classify
@@ -27,6 +28,12 @@ _UNWRITTEN = re.compile(r"empty|resize")
 _NEVER = frozenset({"from_file", "requires_grad_", "_lazy_clone"})
 """Operators that read files, change how others are executed, or compute only when their result is read."""
 _TENSORS = ("Tensor", "List[Tensor]")
+_ATTENTION = frozenset({
+    "_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention",
+    "_scaled_dot_product_cudnn_attention", "_scaled_dot_product_fused_attention_overrideable",
+})  # fmt: skip
+"""Torch's attention on a GPU: beside its result it returns sizes, and memory that only a gradient reads."""
+_DROPOUT = "dropout_p"
 
 
 def changes_layout(operator: Any) -> bool:
@@ -34,6 +41,20 @@ def changes_layout(operator: Any) -> bool:
     import torch
 
     return torch.Tag.inplace_view in operator.tags
+
+
+def returns_first(operator: Any) -> bool:
+    """Return whether a plan has only the first of an operator's results, as of an attention's."""
+    return operator.namespace == "aten" and operator._schema.name.removeprefix("aten::") in _ATTENTION
+
+
+def require_repeatable(operator: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> None:
+    """Raise `UnplannableCallError` for an attention with dropout, whose result is another in each call."""
+    if not returns_first(operator):
+        return
+    names = [item.name for item in operator._schema.arguments]
+    if {**dict(zip(names, arguments, strict=False)), **keywords}.get(_DROPOUT, 0.0) != 0.0:
+        raise UnplannableCallError(f"the operator {operator} with dropout, which draws random numbers")
 
 
 def allowed_operator(name: str) -> Any:
@@ -59,7 +80,8 @@ def allowed_operator(name: str) -> Any:
     if found is None or not torch._C._dispatch_has_kernel(found.name()):
         raise UnplannableCallError(f"the operator {name}, which this torch does not have")
     returned = [str(item.type) for item in found._schema.returns]
-    if not returned or not set(returned) <= set(_TENSORS) or changes_layout(found):
+    tensors = returned[:1] if returns_first(found) else returned
+    if not returned or not set(tensors) <= set(_TENSORS) or changes_layout(found):
         raise UnplannableCallError(f"the operator {name}, which does something else than to compute a tensor")
     return found
 

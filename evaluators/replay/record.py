@@ -18,7 +18,7 @@ from ..workers.modules import form_of, is_continuous, unobserved, weights_of
 from ..workers.user_call import Layout
 from .constants import Kept, digest_of_constant
 from .observed_operators import lists_observed, operators_observed
-from .operators import ALLOCATIONS, changes_layout
+from .operators import ALLOCATIONS, changes_layout, require_repeatable, returns_first
 from .turns import RecordedStep, TensorPlace, Turns
 from .values import UnplannableCallError, encode, layout_of, numbers_in
 
@@ -291,10 +291,13 @@ class Recorder:
         if changes_layout(func):
             return  # what uses the tensor next sees another view of the same memory
         results = list(result) if isinstance(result, tuple | list) else [result]
+        if returns_first(func):
+            results = results[:1]
         if not all(isinstance(item, torch.Tensor) for item in results):
             self._read(name, tensors_in([*args, *kwargs.values()]))
             return
         try:
+            require_repeatable(func, args, kwargs)
             encoded = tuple(encode(value, self._number) for value in args)
             named = {key: encode(value, self._number) for key, value in kwargs.items()}
             if name == _COPY and encoded[0] == encoded[1]:

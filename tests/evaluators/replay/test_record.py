@@ -14,10 +14,13 @@ import torch
 from kernelwright.core.launch_plan import KernelCode, LaunchPlan, LaunchStep, ParallelStep, TensorLayout, TorchStep
 from kernelwright.evaluators.languages.tilelang import _in_order
 from kernelwright.evaluators.replay.executor import PlanExecutor, check_references
+from kernelwright.evaluators.replay.operators import kind_and_family
 from kernelwright.evaluators.replay.record import Recorder
 from kernelwright.evaluators.replay.values import UnplannableCallError, digest_of
 from kernelwright.evaluators.workers.modules import weights_of
 from torch import nn
+
+FLASH = "aten._scaled_dot_product_flash_attention.default"
 
 
 class Model(nn.Module):
@@ -58,6 +61,34 @@ def planned(body: Callable[[Any, Any], Any]) -> tuple[LaunchPlan, dict[int, Any]
     recorder = Recorder()
     plan = recorder.record(Model(body), [torch.randn(3, 4)])
     return LaunchPlan.model_validate_json(plan.model_dump_json()), recorder.constants
+
+
+def flash(dropout: float) -> Callable[[Any, Any], Any]:
+    """Attention as torch's library has it on a GPU; on the device meta it has only shapes."""
+    return lambda model, x: torch.ops.aten._scaled_dot_product_flash_attention.default(x, x, x, dropout, True)[0] + 1
+
+
+def test_attention_of_the_library_is_a_step_with_its_first_result(tmp_path: Path) -> None:
+    x = torch.randn(1, 2, 16, 8, dtype=torch.bfloat16, device="meta")
+    plan = Recorder().record(Model(flash(0.0)).to("meta"), [x])
+    attention, added = plan.steps
+    assert isinstance(attention, TorchStep) and attention.operator == FLASH and len(attention.results) == 1
+    assert isinstance(added, TorchStep) and plan.outputs == added.results
+    assert kind_and_family(FLASH) == ("compute", "attention")
+    result = PlanExecutor(plan, {}, tmp_path, "meta")([x], dict.fromkeys(plan.weights, x))
+    assert result.shape == x.shape and result.dtype is x.dtype
+
+
+def test_attention_with_dropout_is_in_no_plan(tmp_path: Path) -> None:
+    x = torch.randn(1, 2, 16, 8, dtype=torch.bfloat16, device="meta")
+    with pytest.raises(UnplannableCallError, match="with dropout, which draws random numbers"):
+        Recorder().record(Model(flash(0.5)).to("meta"), [x])
+    plan = Recorder().record(Model(flash(0.0)).to("meta"), [x])
+    (first, *rest) = plan.steps
+    assert isinstance(first, TorchStep)
+    forged = plan.model_copy(update={"steps": (first.model_copy(update={"args": (*first.args[:3], 0.5, True)}), *rest)})
+    with pytest.raises(UnplannableCallError, match="with dropout"):
+        PlanExecutor(forged, {}, tmp_path, "meta")([x], dict.fromkeys(plan.weights, x))
 
 
 @pytest.mark.parametrize("name", BODIES)
