@@ -21,6 +21,7 @@ from ..correctness.trivial_outputs import TrivialOutput, passing_trivial_outputs
 from ..workers.channel import Message
 from .arithmetic import STRICT
 from .drawn_reference import DrawnReference
+from .other_rounding import rounded_elsewhere
 from .tf32_convolutions import in_tf32
 
 
@@ -164,7 +165,11 @@ class Comparison:
         tolerance = reference.tolerances.get(dtype_name(expected), EXACT)
         try:
             runs = ReferenceRuns(
-                lambda given: reference.outputs(copied(given)), in_fp64(reference.model), inputs, self._in_tf32()
+                lambda given: reference.outputs(copied(given)),
+                in_fp64(reference.model),
+                inputs,
+                self._in_tf32(),
+                lambda draw: rounded_elsewhere(lambda: reference.outputs(copied(inputs)), draw),
             )
             found = compare_rows(runs, number, expected, actual, tolerance, which)
             if found["status"] != Status.OK and self._excused(distribution, inputs, number, expected, actual):
