@@ -20,14 +20,17 @@ from .unsupported_code import UnsupportedCodeError
 from .wrapper import Wrapper, names_of, weight_expression
 
 
-def first_kernel(problem: TorchProblem, code: GeneratedCode) -> PythonKernel:
-    """Return the kernel. Raises `UnsupportedCodeError` for what cannot be rewritten."""
+def first_kernel(problem: TorchProblem, code: GeneratedCode, library: bool = False) -> PythonKernel:
+    """Return the kernel. Raises `UnsupportedCodeError` for what cannot be rewritten.
+
+    With `library` it may have no kernel of its own, and call torch's library alone.
+    """
     kernels = list(kernels_of(code))
     signature = forward_signature(problem.source)
     given = {number: argument(signature, number) for number in code.inputs}
     inputs = {number: re.sub(r"\W+", "_", expression).strip("_") for number, expression in given.items()}
     wrapper = Wrapper(code, kernels, names_of(code.weights, inputs))
-    if not kernels:
+    if not kernels and not (library and wrapper.library):
         left = ", ".join(dict.fromkeys(wrapper.library)) or "moving data"
         raise UnsupportedCodeError(
             f"torch's compiler leaves all of it to its library ({left}) and makes no Triton kernel"
@@ -60,7 +63,8 @@ def first_kernel(problem: TorchProblem, code: GeneratedCode) -> PythonKernel:
 def _header(problem: TorchProblem, kernels: Sequence[GeneratedKernel], library: Sequence[str]) -> str:
     count = f"{len(kernels)} Triton kernel{'s' if len(kernels) > 1 else ''}"
     left = f"; torch computes {', '.join(dict.fromkeys(library))}" if library else ""
-    return f'"""{problem.name}: {count}, written by torch.compile and rewritten{left}.\n\n{SIZES}\n"""'
+    made = f"{count}, written by torch.compile and rewritten{left}" if kernels else left.removeprefix("; ")
+    return f'"""{problem.name}: {made}.\n\n{SIZES}\n"""'
 
 
 def _constants(kernels: Sequence[GeneratedKernel]) -> Iterator[str]:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from ...core import PythonKernel, TorchProblem
 from ...core.operator_graph import INPUT, WEIGHT, GraphValue, OperatorGraph, referenced
+from ...corpus.structures.catalogue import STRUCTURES
 from ...corpus.structures.cover import CoverStep, GraphCover
 from ...corpus.structures.elementwise import COPIES
 from ...corpus.structures.emitter import RefusedError
-from ...corpus.structures.region import WrittenKernel
+from ...corpus.structures.helpers import used_helpers
+from ...corpus.structures.region import Structure, WrittenKernel
 from ...corpus.structures.views import base_of, is_creation, is_view, plain_name, split_of
 from ..applied_rules import formatted
 from ..rules import Machine, NotApplicableError
@@ -28,26 +30,44 @@ _TORCH_WORDS = re.compile(
 )
 
 
-def structured_kernel(problem: TorchProblem, graph: OperatorGraph) -> PythonKernel:
-    """Return the kernel. Raises `UnsupportedCodeError` where no structure fits any part of the graph."""
-    try:
-        steps = GraphCover(graph).steps()
-    except RefusedError as refused:
-        raise UnsupportedCodeError(str(refused)) from None
+def structured_kernel(
+    problem: TorchProblem, graph: OperatorGraph, library: Collection[str] | None = None
+) -> PythonKernel:
+    """Return the kernel. Raises `UnsupportedCodeError` where no structure fits any part of the graph.
+
+    With `library`, torch's library has what these structures would compute, and may have all.
+    """
+    steps = _cover(graph, [item for item in STRUCTURES if item.name not in (library or ())])
     kernels = [step.kernel for step in steps if step.kernel is not None]
-    if not kernels:
+    if not steps or not (kernels or library is not None):
         reasons = ", ".join(dict.fromkeys(step.reason for step in steps)) or "nothing is computed"
         raise UnsupportedCodeError(f"no structure fits any part of it ({reasons})")
     signature = forward_signature(problem.source)
     forward = list(_Forward(graph, steps, [argument(signature, place) for place in _places(graph)]).statements())
-    parts = [*(kernel.source for kernel in kernels), model(problem, signature, forward)]
-    top = [_header(problem, steps), imports(problem, [kernel.source for kernel in kernels]), *_constants(kernels)]
+    sources = [kernel.source for kernel in kernels]
+    parts = [*used_helpers(sources), *sources, model(problem, signature, forward)]
+    top = [_header(problem, steps), imports(problem, sources), *_constants(kernels)]
     source = "\n\n\n".join(["\n\n".join(filter(None, top)), *parts]) + "\n"
     kernel = PythonKernel.parse(source, problem.name)
     # fp32 products are IEEE here, too; a search may choose another precision.
     with contextlib.suppress(NotApplicableError):
         kernel = precision_choice("ieee").apply(kernel, Machine(cores=1)).kernel
     return formatted(kernel)
+
+
+def replaceable(graph: OperatorGraph) -> list[frozenset[str]]:
+    """Return for which structures of a graph's kernel torch's library may compute: each, all, and one with another."""
+    used = {step.kernel.structure for step in _cover(graph, STRUCTURES) if step.kernel is not None}
+    names = [item.name for item in STRUCTURES if item.in_library and item.name in used]
+    sets = [frozenset([name]) for name in names] + [frozenset(names)]
+    return list(dict.fromkeys(sets))
+
+
+def _cover(graph: OperatorGraph, structures: Sequence[Structure]) -> list[CoverStep]:
+    try:
+        return GraphCover(graph, structures).steps()
+    except RefusedError as refused:
+        raise UnsupportedCodeError(str(refused)) from None
 
 
 def _places(graph: OperatorGraph) -> list[int]:
@@ -60,7 +80,8 @@ def _header(problem: TorchProblem, steps: Sequence[CoverStep]) -> str:
     left = list(dict.fromkeys(plain_name(step.region.value) for step in steps if step.kernel is None))
     calls = f"; torch computes {', '.join(left)}" if left else ""
     kinds = ", ".join(dict.fromkeys(names))
-    return f'"""{problem.name}: {count} from structures ({kinds}){calls}.\n\n{SIZES}\n"""'
+    made = f"{count} from structures ({kinds}){calls}" if names else calls.removeprefix("; ")
+    return f'"""{problem.name}: {made}.\n\n{SIZES}\n"""'
 
 
 def _constant(kernel: WrittenKernel, number: int, parameter: str) -> str:
@@ -100,6 +121,7 @@ class _Forward:
         self._steps = steps
         inputs = [value for value in graph.values if value.operator == INPUT]
         self._given = {value.name: expression for value, expression in zip(inputs, given, strict=True)}
+        self._read = {name for step in steps if step.kernel is not None for name in step.reads}
         first = next(iter(self._given), None) or next(value.name for value in graph.values if value.operator == WEIGHT)
         self._device = f"{first}.device"
 
@@ -138,13 +160,18 @@ class _Forward:
         arguments += [f"{name}={self._argument(item)}" for name, item in value.keywords.items()]
         text = f"torch.ops.{value.operator}({', '.join(arguments)})"
         if len(value.shapes) == 1:
-            yield f"{value.name} = {text}.contiguous()"
+            yield f"{value.name} = {text}{self._order(value)}"
             return
         yield f"{value.name} = {text}"
         for user in self._graph.users[value.name]:
             part = self._graph.by_name[user]
             if part.operator == "getitem":
-                yield f"{user} = {value.name}[{part.arguments[1]}].contiguous()"
+                yield f"{user} = {value.name}[{part.arguments[1]}]{self._order(part)}"
+
+    def _order(self, value: GraphValue) -> str:
+        """Return what puts the elements of a call's result in order, as kernels and some views need them."""
+        strided = any(plain_name(self._graph.by_name[user]) == "as_strided" for user in self._graph.users[value.name])
+        return ".contiguous()" if strided or value.name in self._read else ""
 
     def _result(self) -> str:
         results = [self._output(name) for name in self._graph.outputs]

@@ -101,6 +101,8 @@ class Structure:
     """Whether a value can be computed within a kernel by this structure, though it is not element-wise."""
     seeds: Callable[[OperatorGraph], Iterable[frozenset[str]]] = field(default=lambda graph: ())
     """Sets of values that pay off only if all are in one kernel."""
+    in_library: bool = False
+    """Whether torch's library has kernels for what it anchors, which may be faster."""
 
 
 def filled(template: str, emitter: Emitter, lines: Mapping[str, Sequence[str]], **texts: object) -> str:
@@ -140,7 +142,7 @@ def spanning(lines: Sequence[str], names: Iterable[str]) -> int:
         variable, _, text = line.strip().partition(" = ")
         if found & set(re.findall(r"[A-Za-z_]\w*", text)):
             count += 1
-            if not text.startswith(("tl.sum(", "tl.max(", "tl.min(")):
+            if not text.startswith(("tl.sum(", "tl.max(", "tl.min(", "tl.reduce(")):
                 found.add(variable)
     return count
 

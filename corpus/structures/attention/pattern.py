@@ -338,4 +338,4 @@ def _between(graph: OperatorGraph, first: str, last: str) -> frozenset[str]:
     return graph.ancestors([last]) & after - {last}
 
 
-STRUCTURE = Structure("attention", write, is_anchor, seeds)
+STRUCTURE = Structure("attention", write, is_anchor, seeds, in_library=True)

@@ -142,4 +142,4 @@ def is_anchor(graph: OperatorGraph, value: GraphValue) -> bool:
     return plain_name(value) in _PRODUCTS
 
 
-STRUCTURE = Structure("products", write, is_anchor)
+STRUCTURE = Structure("products", write, is_anchor, in_library=True)

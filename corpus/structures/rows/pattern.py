@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from ....core.operator_graph import GraphValue, OperatorGraph
-from ..elementwise import Scalar, computed, triton_name
+from ..elementwise import FLOATS, Scalar, computed, triton_name
 from ..emitter import Emitter, Indices, RefusedError
 from ..indices import Index, Symbol, apart, linear
 from ..region import (
@@ -34,6 +34,8 @@ from .template import LOOP, ONE_PASS, PASSES
 IN_REGISTERS = 16384
 """Elements of a row that fit into the registers of one program."""
 _NEUTRAL = {"sum": "0", "mean": "0", "var": "0", "amax": 'float("-inf")', "amin": 'float("inf")'}
+_OR_NAN = {"amax": "larger_or_nan", "amin": "smaller_or_nan"}
+"""Functions of `helpers`."""
 _LEAST_OF_INTEGERS = {"int64": 2**63, "int32": 2**31, "int16": 2**15, "int8": 2**7, "uint8": 2**8, "bool": 1}
 
 
@@ -109,7 +111,7 @@ class Rows:
         item = self.emitter.value(reduction.operand.name, reduction.element(self.row, self.column))
         masked = self.masked(reduction, item)
         if reduction.kind in ("amax", "amin"):
-            return Scalar(write(f"tl.{reduction.kind[1:]}({masked}, 1)[:, None]"), item.dtype).to(dtype)
+            return Scalar(write(f"{self._extreme(reduction, masked, item.dtype)}[:, None]"), item.dtype).to(dtype)
         total = write(f"tl.sum({masked}, 1)[:, None]")
         if reduction.kind == "sum":
             return Scalar(total, dtype)
@@ -118,6 +120,16 @@ class Rows:
             return Scalar(mean, dtype)
         distance = write(f"tl.where(column_mask, {masked} - {mean}, 0)")
         return Scalar(write(f"tl.sum({distance} * {distance}, 1)[:, None] / {self._freedom(reduction)}"), dtype)
+
+    def _extreme(self, reduction: RowReduction, elements: str, dtype: str) -> str:
+        """Return the maximum or minimum of rows, which is NaN where an element is.
+
+        Beside a sum of exponentials that is NaN anyway.
+        """
+        beside = any(exponential_sum(self.region.graph, item) == reduction.name for item in self.reductions)
+        if beside or dtype not in FLOATS:
+            return f"tl.{reduction.kind[1:]}({elements}, 1)"
+        return f"tl.reduce({elements}, 1, {_OR_NAN[reduction.kind]})"
 
     def _freedom(self, reduction: RowReduction) -> float:
         return max(0.0, self.width - reduction.correction)
@@ -215,13 +227,12 @@ class Rows:
             )
             after.append(f"{name} = {name}_square / {self._freedom(item)}")
             return
-        function = {"amax": "max", "amin": "min"}.get(item.kind)
-        if function is not None:
+        if item.kind in _OR_NAN:
             if value.dtype not in ("float32", "float64"):
                 raise RefusedError("the maximum of long rows of whole numbers")
             first.append(f"{name}_parts = tl.full({self.tile}, {_NEUTRAL[item.kind]}, {kind})")
-            emitter.lines.append(f"{name}_parts = tl.{function}imum({name}_parts, {masked})")
-            after.append(f"{name} = tl.{function}({name}_parts, 1)[:, None]")
+            emitter.lines.append(f"{name}_parts = {_OR_NAN[item.kind]}({name}_parts, {masked})")
+            after.append(f"{name} = {self._extreme(item, f'{name}_parts', value.dtype)}[:, None]")
             return
         first.append(f"{name}_parts = tl.zeros({self.tile}, {kind})")
         emitter.lines.append(f"{name}_parts += {masked}")

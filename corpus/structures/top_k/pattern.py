@@ -48,10 +48,7 @@ def write(region: Region) -> WrittenKernel:
     for item in rows.reductions:
         emitter.anchors[item.name] = partial(rows.at_once, item)
     elements = rows.spread(emitter.value(operand.name, rows.first.element(rows.row, rows.column)))
-    # As torch has it, NaN is the largest.
     emitter.lines.append(f"elements = {elements.text}")
-    key = f"elements{'' if largest else ' * -1'}"
-    emitter.lines.append(f'keys = tl.where(elements != elements, float("{"inf" if largest else "-inf"}"), {key})')
     body = list(emitter.lines)
     parts = {int(graph.by_name[user].arguments[1]): user for user in graph.users[value.name]}
     place = Index.of(Symbol("place", count))
@@ -61,7 +58,7 @@ def write(region: Region) -> WrittenKernel:
             emitter.store(
                 parts[0],
                 indices,
-                Scalar(f"best{'' if largest else ' * -1'}", "float32"),
+                Scalar("value", "float32"),
                 "[ROWS, 1]",
                 ("row_mask",),
                 spread=True,
@@ -85,6 +82,7 @@ def write(region: Region) -> WrittenKernel:
             width=rows.width,
             block=block,
             count=count,
+            sign="" if largest else "~",
         ),
         buffers=tuple(emitter.buffers),
         stored=tuple(parts.values()),
@@ -103,4 +101,4 @@ def is_anchor(graph: OperatorGraph, value: GraphValue) -> bool:
     return plain_name(value) == "topk" or reduction_of(graph, value) is not None
 
 
-STRUCTURE = Structure("top_k", write, is_anchor)
+STRUCTURE = Structure("top_k", write, is_anchor, in_library=True)

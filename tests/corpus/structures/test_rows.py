@@ -61,6 +61,12 @@ PROBLEMS = {
     ),
     "long_variance": problem("return x - x.var(-1, correction=9000, keepdim=True)", "torch.randn(2, 18000)"),
     "quantized": problem(QUANTIZED, "torch.randn(33, 256)"),
+    "nan_in_rows": problem(
+        "return x.amax(1), x.amin(1), x.softmax(1)", "torch.tensor([[1.0, float('nan'), 3.0], [4.0, 2.0, 5.0]])"
+    ),
+    "nan_in_long_rows": problem(
+        "x = x.where(x.abs() < 3, float('nan')); return x.amax(1), x.amin(1), x[:, :9].amax(1)", "torch.randn(2, 18000)"
+    ),
     "losses": problem(LOSSES, "torch.randn(33, 50), torch.randn(33, 50)", "x, r"),
     "gathered": problem(
         GATHERED,

@@ -22,6 +22,12 @@ PROBLEMS = {
     "nan_is_not_smallest": problem(
         "return torch.topk(x, 2, largest=False)[1]", "torch.tensor([[3.0, float('nan'), 2.0, 5.0]])"
     ),
+    "nan_is_returned": problem(
+        "return torch.topk(x, 3)", "torch.tensor([[0.0, float('nan'), -0.0, -1.0, -float('nan'), float('inf')]])"
+    ),
+    "nan_comes_last": problem(
+        "return torch.topk(x, 4, largest=False)", "torch.tensor([[3.0, float('nan'), -2.0, float('-inf')]])"
+    ),
     "infinite": problem("return torch.topk(x, 3)[0]", "torch.tensor([[0.0, float('-inf'), 2.0, float('-inf')]])"),
 }
 
@@ -33,6 +39,8 @@ PROBLEMS = {
         ("experts", ["products", "top_k", "rows"]),
         ("smallest", ["top_k"]),
         ("infinite", ["top_k"]),
+        ("nan_is_returned", ["top_k"]),
+        ("nan_comes_last", ["top_k"]),
         ("nan_is_largest", ["top_k"]),
         ("nan_is_not_smallest", ["top_k"]),
     ],
