@@ -110,6 +110,8 @@ class Optimization:
         self._started = clock()
         self._population = Population()
         self._cut_short = False
+        self._exhausted: set[str] = set()
+        """Digests of kernels in which nothing was left to try, in a run with several starts."""
 
     def run(self) -> Outcome:
         """Run to the end; a start kernel that fails ends the run at once."""
@@ -143,7 +145,7 @@ class Optimization:
     def _iterate(self, profile: Profile) -> str | None:
         """Expand the beam once; return why the run ends, or None."""
         number = self.turns[-1].number + 1 if self.turns else 1
-        members = self._population.beam(self.criteria.beam)
+        members = self._population.beam(self.criteria.beam, self._exhausted)
         tasks = []
         for i in range(self.criteria.beam):
             lane, member = Lane(self.workbench, number, i, self._late, self._left), members[i % len(members)]
@@ -160,6 +162,10 @@ class Optimization:
         # A turn that a limit ended before any measurement may have had more to try.
         if (late := self._late()) is not None:
             self._cut_short = True
+        if late is None and self.others:  # a slower start may have more to gain
+            self._exhausted |= {member.kernel.digest for member in members}
+            if self._population.beam(1, self._exhausted):
+                return None
         return late or "nothing left to try"
 
     def _expand(self, profile: Profile, lane: Lane, candidate: Candidate, variant: int) -> Expanded:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from ..core import Evaluation, Kernel
 from .turn import Candidate
@@ -21,11 +21,15 @@ class Population:
         """Return whether the kernel was added before, even if it has failed its last check since."""
         return kernel.digest in self._known
 
-    def beam(self, size: int) -> list[Candidate]:
-        """Return the best, then the fastest others: a change that costs time may still lead to the fastest kernel."""
+    def beam(self, size: int, without: Collection[str] = ()) -> list[Candidate]:
+        """Return the best, then the fastest others: a change that costs time may still lead to the fastest kernel.
+
+        Kernels whose digests are in `without` are left out.
+        """
         others = (candidate for candidate in self._correct.values() if candidate is not self.best)
         ranked = sorted(others, key=lambda candidate: candidate.latency_ms)
-        return [*([self.best] if self.best else []), *ranked][:size]
+        every = [*([self.best] if self.best else []), *ranked]
+        return [candidate for candidate in every if candidate.kernel.digest not in without][:size]
 
     def add(self, found: Iterable[Candidate]) -> None:
         """Add new candidates."""

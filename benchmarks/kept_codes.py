@@ -16,7 +16,7 @@ from kernelwright.evaluators.settings import Precision, Settings
 
 def mode_of(settings: Settings) -> dict[str, Any]:
     """Return what the code of a convolution depends on."""
-    return {"precision": settings.precision.value, "library": VERSIONS[settings.convolutions]}
+    return {"precision": settings.precision.value, "library": VERSIONS[settings.lowering]}
 
 
 CONVOLUTION = "convolution"

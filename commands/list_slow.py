@@ -252,7 +252,7 @@ def _row(job: Job, evaluator: LocalEvaluator, find_or_measure: Callable[..., Met
         **problem_key(job.problem, job.device, plan.timing),
         **{package: version(package) for package in job.kernel.language.packages},
         "kernel": job.kernel.digest,
-        "allow_torch": job.conditions.allow_torch.value,
+        "allow_torch": job.allow_torch.value,
     }
     known = find_or_measure(key, lambda: _measured(job, evaluator))
     shipped = plan.shipped and job.reference.endswith(".py")

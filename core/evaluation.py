@@ -72,6 +72,8 @@ class Evaluation(BaseModel):
     """What ran on the device, and the resources of the compiled kernels; None if not profiled."""
     replay: Replay | None = None
     """None in a search, and if nothing was timed."""
+    library: tuple[str, ...] = ()
+    """Torch's operators that compute in a call, by their short names: 'mm'. Empty in a search and without any."""
     sanitizer: dict[str, str] = Field(default_factory=dict)
     """Result of each tool of compute-sanitizer: 'clean', 'unclear: ...', 'not finished: ...' or 'not run: ...'.
     Empty if none was run. A finding is in `rejection`."""
@@ -90,7 +92,7 @@ class Evaluation(BaseModel):
         return {
             name: value
             for name, value in found.items()
-            if name not in ("workloads", "packing", "sanitizer", "launches_ms") or value
+            if name not in ("workloads", "packing", "sanitizer", "launches_ms", "library") or value
         }
 
     @model_validator(mode="before")
@@ -229,6 +231,7 @@ class Evaluation(BaseModel):
             contention=self.contention,
             packing_ms=self.packing.median_ms if self.packing else None,
             replay=self.replay,
+            library=self.library,
             sanitizer=self.sanitizer,
             workloads=self.workloads,
         )

@@ -22,7 +22,7 @@ _LOOKED_AT = (
     "packing_ms",
     "speedup_compile", "interval_compile", "rejection", "error_fp64", "deterministic", "distributions",
     "trivial_outputs", "special_values", "other_strides", "baselines_ms", "second_workload", "telemetry", "replay",
-    "host_us", "sanitizer", "stages_s", "peak_memory_bytes", "workloads",
+    "host_us", "sanitizer", "library", "stages_s", "peak_memory_bytes", "workloads",
 )  # fmt: skip
 
 
@@ -58,6 +58,8 @@ class Metrics(BaseModel):
     """Time to pack a set of weights in milliseconds; omitted if the kernel packs none."""
     replay: Replay | None = None
     """None in a search, and if nothing was timed."""
+    library: tuple[str, ...] = ()
+    """Torch's operators that compute in a call; omitted if there are none."""
     sanitizer: dict[str, str] = Field(default_factory=dict)
     """Result of each tool of compute-sanitizer; omitted if none was run."""
     workloads: dict[str, Metrics] = Field(default_factory=dict)

@@ -61,6 +61,11 @@ class Problem(ABC):
     tolerances: Mapping[str, Tolerance] = field(default_factory=lambda: TOLERANCES)
 
     @property
+    def is_own(self) -> bool:
+        """Whether it is the user's work, in which a library may serve, and not a benchmark's exercise in kernels."""
+        return False
+
+    @property
     @abstractmethod
     def digest(self) -> str:
         """Digest of the computation without its sizes, sixteen hexadecimal digits."""

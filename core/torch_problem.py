@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,6 +20,8 @@ from .text import digest_of
 from .user_package import UserPackage
 
 _NEEDED = ("Model", "get_inputs", "get_init_inputs")
+_EXERCISE = re.compile(r"(level\d+|gemm)/")
+"""How ids of benchmarks' problems begin."""
 MATCHED = "MATCHED"
 """Name of the constant with the fraction of a result's elements that must be within the tolerance."""
 
@@ -61,6 +64,14 @@ class TorchProblem(Problem):
                 f"problem {problem.id} has no PyTorch reference, which this needs; use an evaluator made for its kind"
             )
         return problem
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is a module of the user's, or recorded of one: no problem of KernelBench, no shipped product.
+
+        Of a function in a package only what a change adds is judged, so there the rule for exercises serves.
+        """
+        return self.package is None and _EXERCISE.match(self.id) is None
 
     @cached_property
     def digest(self) -> str:

@@ -33,7 +33,7 @@ from .pipeline.servers import languages_of
 from .pipeline.verdicts import compile_failure, rejected_evaluation
 from .reference.generated_codes import GeneratedCodes
 from .reference.roofline import profile
-from .settings import Convolutions, Settings
+from .settings import Lowering, Settings
 from .waiting import WatchedAccess, WorkingClock
 from .workers.client import ServerEndedError
 
@@ -240,22 +240,22 @@ class LocalEvaluator:
         finally:
             self.forget_candidate()
 
-    def generated_code(self, problem: Problem, convolutions: Convolutions | None = None) -> GeneratedCode | str:
+    def generated_code(self, problem: Problem, lowering: Lowering | None = None) -> GeneratedCode | str:
         """Return the Triton code that torch's compiler makes of the reference, or why it makes none.
 
         Takes 5 to 60 s on a GPU, where its templates' configs are measured, and is kept for the next time. By default
-        the settings say what computes convolutions.
+        the settings say what of it the library computes.
         """
         reference_client = self.processes.reference_client(TorchProblem.of(problem))
-        convolutions = convolutions or self.settings.convolutions
-        codes, environment = GeneratedCodes(self._memory, convolutions), reference_client.environment
+        lowering = lowering or self.settings.lowering
+        codes, environment = GeneratedCodes(self._memory, lowering), reference_client.environment
         known = codes.get(reference_client.problem, environment)
         if known is not None:
             return known
         if self.device != "cpu":  # there the compiler would disturb what others measure
-            reference_client.generate_ahead(convolutions)
+            reference_client.generate_ahead(lowering)
         with self._runner.exclusive(reference_client):
-            found = reference_client.generate(convolutions)
+            found = reference_client.generate(lowering)
         if isinstance(found, GeneratedCode):
             codes.put(reference_client.problem, environment, found)
         return found
@@ -283,7 +283,7 @@ class LocalEvaluator:
 
         What a user's own files do is theirs to decide: only what a candidate adds counts.
         """
-        allow, package = self.settings.allow_torch, problem.package
+        allow, package = self.settings.torch_for(problem), problem.package
         own = [] if package is None else find_violations(package.source, kernel, allow)
         return find_violation(kernel.source, kernel, allow, {item.why for item in own})
 

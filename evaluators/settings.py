@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # what the command line imports must be light
+    from ..core import Problem
 
 
 class AllowTorch(StrEnum):
@@ -15,6 +19,14 @@ class AllowTorch(StrEnum):
     """Layout, allocation, and operators outside of the bottleneck."""
     ALL = "all"
     """All of them: nothing is checked."""
+
+
+def torch_for(wanted: AllowTorch | None, problem: Problem) -> AllowTorch:
+    """Return which of torch's operators a problem's kernels may call where the user wants this, or says nothing.
+
+    What a user has may be fastest in torch's library; a benchmark's problem asks for a kernel.
+    """
+    return wanted or (AllowTorch.ALL if problem.is_own else AllowTorch.GLUE)
 
 
 class Sandbox(StrEnum):
@@ -117,21 +129,23 @@ class SearchSettings:
         return cls(compilers, 4 * compilers if ahead and not adaptive else compilers)
 
 
-class Convolutions(StrEnum):
-    """Implementation of convolutions in the code of torch's compiler."""
+class Lowering(StrEnum):
+    """What torch's compiler makes of operators that torch's library has, too."""
 
     TEMPLATES = "templates"
     """Triton kernels."""
     LIBRARY = "library"
-    """Torch's library, in the layouts that the compiler chooses, unless convolutions are all there is, or all have one
-    tap."""
+    """Convolutions of torch's library, in the layouts that the compiler chooses, unless convolutions are all there is,
+    or all have one tap."""
     LIBRARY_AS_GIVEN = "library as given"
     """The same in the layouts of the reference, where the library may choose a more exact algorithm."""
+    AS_COMPILED = "as compiled"
+    """What `torch.compile` itself makes of them by default: products, convolutions and attention of the library."""
 
     @property
     def in_library(self) -> bool:
-        """Whether torch's library may compute them."""
-        return self is not Convolutions.TEMPLATES
+        """Whether templates compute all but convolutions."""
+        return self in (Lowering.LIBRARY, Lowering.LIBRARY_AS_GIVEN)
 
 
 @dataclass(frozen=True)
@@ -154,7 +168,8 @@ class Settings:
     required_baseline: str | None = None
     """One of these that a target is against: timed anew each time, and an `OptionError` where it does not compile."""
     precision: Precision = Precision.FP32
-    allow_torch: AllowTorch = AllowTorch.GLUE
+    allow_torch: AllowTorch | None = None
+    """None to decide by the problem: see `torch_for`."""
     require_replay: bool = True
     """Whether a kernel counts only where its launches can be replayed without its Python; else it is unproven."""
     replay_on_cpu: bool = True
@@ -180,8 +195,12 @@ class Settings:
             search = replace(search, sampling=search.sampling.quick())
         return replace(self, search=search)
 
+    def torch_for(self, problem: Problem) -> AllowTorch:
+        """Return what of torch a problem's kernels may call."""
+        return torch_for(self.allow_torch, problem)
+
     @property
-    def convolutions(self) -> Convolutions:
+    def lowering(self) -> Lowering:
         """What computes convolutions in first kernels: torch's library with all of torch and its precision."""
         library = self.allow_torch is AllowTorch.ALL and self.precision is Precision.DEFAULT
-        return Convolutions.LIBRARY if library else Convolutions.TEMPLATES
+        return Lowering.LIBRARY if library else Lowering.TEMPLATES

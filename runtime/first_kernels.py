@@ -1,14 +1,16 @@
 """First kernels: the start of `optimize` for problems without a kernel.
 
-On a GPU torch.compile's Triton code and structures give one each, screened side by side. A language model, if there is
-one, writes another. The fastest correct kernel is the start; a beam with room expands the second best, too.
+On a GPU torch.compile's code and structures give several (`starts_for`), screened side by side. A language model, if
+there is one, writes another. The fastest correct kernel is the start; a beam with room expands the second best, too.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,7 +34,7 @@ from ..core.text import first_line
 from ..corpus import find_kernel, find_problem
 from ..corpus.functions.target import is_function
 from ..evaluators.local import LocalEvaluator
-from ..evaluators.settings import Convolutions, SearchSettings
+from ..evaluators.settings import AllowTorch, Lowering, SearchSettings
 from .devices import CPU
 from .jobs import at_workload, choose_backend
 from .options.groups import Backend, ProblemOptions
@@ -44,6 +46,19 @@ ATTEMPTS = 3
 """Maximum number of kernels that a model writes until one is correct."""
 INSTEAD = "write a kernel file for it (docs/kernels.md), and name that"
 Writing = contextlib.AbstractContextManager["FirstKernelWriter"]
+
+
+Variants = list[PythonKernel] | str
+"""Kernels, or why there are none."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """One way to make a first kernel."""
+
+    name: str
+    """What gives it: 'torch.compile with the library'."""
+    make: Callable[[], Variants]
 
 
 @dataclass(frozen=True)
@@ -96,14 +111,16 @@ def first_kernels_of(
     found: list[tuple[Kernel, Evaluation | None]] = []
     reasons: list[str] = []
     if task.device != CPU and task.backend == Backend.TRITON:
-        starts = []
-        for origin, make in (("torch.compile's code gives", _of_compiler), ("structures give", _of_structures)):
-            made = make(task.problem, evaluator, emit)
-            if isinstance(made, str):
-                reasons.append(f"{origin} none: {made}")
-            else:
-                starts.append(made)
-        found += [(kernel, None) for kernel in _best_of_each(task.problem, starts, evaluator, emit)]
+        made: list[list[PythonKernel]] = []
+        for start in starts_for(task.problem, evaluator):
+            with working(emit, f"{task.problem.id} has no kernel: one is made of {start.name}"):
+                variants = start.make()
+            if isinstance(variants, str):
+                reasons.append(f"{start.name} gives none: {variants}")
+                continue
+            known = {kernel.digest for kernel in chain.from_iterable(made)}
+            made.append([kernel for kernel in variants if kernel.digest not in known])
+        found += [(kernel, None) for kernel in _best_of_each(task.problem, made, evaluator, emit)]
     trials = path.with_name(f"{path.stem}_trials.jsonl")
     if not resume:
         for earlier in (trials, second):
@@ -120,6 +137,7 @@ def first_kernels_of(
     kernels = [kernel for kernel, _ in found]
     if len(found) > 1 and writing is not None:
         kernels = _fastest_first(task.problem, found, evaluator)
+    kernels = kernels[:2]
     # The start comes last: with it, a resumed run knows that all are there.
     for kernel, file in reversed(list(zip(kernels, (path, second), strict=False))):
         write_whole(file, kernel.source, "choose another folder with `results`")
@@ -127,55 +145,58 @@ def first_kernels_of(
     return kernels
 
 
-def _of_compiler(problem: TorchProblem, evaluator: LocalEvaluator, emit: Emit) -> list[PythonKernel] | str:
-    """Return variants of a kernel made of torch.compile's code, or why there is none."""
+def starts_for(problem: TorchProblem, evaluator: LocalEvaluator) -> list[Start]:
+    """Return the starts of a problem, those of them that call torch's library where that is allowed."""
+    from ..agent.first_kernels import variants as of
+
+    code, graph = partial(evaluator.generated_code, problem), partial(evaluator.operator_graph, problem)
+    found = [
+        Start("torch.compile with templates", partial(_of_templates, problem, evaluator)),
+        Start("a cover by structures", lambda: of.variants_of_graph(problem, graph())),
+    ]
+    if evaluator.settings.torch_for(problem) is AllowTorch.ALL:
+        own = partial(of.variants_of_code, library=True)
+        found += [
+            Start("torch.compile with the library", lambda: own(problem, code(Lowering.AS_COMPILED))),
+            Start("structures around the library", lambda: of.variants_beside_library(problem, graph())),
+        ]
+    return found
+
+
+def screened(problem: TorchProblem, kernels: list[PythonKernel], evaluator: LocalEvaluator) -> list[PythonKernel]:
+    """Return the kernels that a quick evaluation finds correct, the fastest first."""
+    quick = evaluator.beside(evaluator.settings.searching(SearchSettings()))
+    seen = enumerate(quick.screen(problem, kernels))
+    times = [(found.latency_ms, number) for number, found in seen if found.latency_ms is not None]
+    return [kernels[number] for _, number in sorted(times)]
+
+
+def _of_templates(problem: TorchProblem, evaluator: LocalEvaluator) -> Variants:
+    """Return variants of the kernel that torch.compile's templates give."""
+    from ..agent.first_kernels.variants import variants_of_code
     from ..agent.first_kernels.wrapper import CONVOLUTION
 
-    with working(emit, f"{problem.id} has no kernel: torch.compile writes one"):
-        convolutions = evaluator.settings.convolutions
-        made = _made(problem, evaluator, convolutions)
-        if isinstance(made, str) or convolutions is not Convolutions.LIBRARY or CONVOLUTION not in made[0].source:
-            return made
-        best = _correct(problem, made, evaluator)
-        if best:
-            return best[:1]
-        # In other layouts than the reference's the library's convolutions may be less exact.
-        other = _made(problem, evaluator, Convolutions.LIBRARY_AS_GIVEN)
-        return made[:1] if isinstance(other, str) else other[:1]
-
-
-def _of_structures(problem: TorchProblem, evaluator: LocalEvaluator, emit: Emit) -> list[PythonKernel] | str:
-    """Return variants of a kernel made of structures, or why there is none."""
-    from ..agent.first_kernels.variants import variants_of_graph
-
-    with working(emit, f"{problem.id} has no kernel: structures are fitted to its operators"):
-        return variants_of_graph(problem, evaluator.operator_graph(problem))
+    lowering = evaluator.settings.lowering
+    made = variants_of_code(problem, evaluator.generated_code(problem, lowering))
+    if isinstance(made, str) or lowering is not Lowering.LIBRARY or CONVOLUTION not in made[0].source:
+        return made
+    best = screened(problem, made, evaluator)
+    if best:
+        return best[:1]
+    # In other layouts than the reference's the library's convolutions may be less exact.
+    other = variants_of_code(problem, evaluator.generated_code(problem, Lowering.LIBRARY_AS_GIVEN))
+    return made[:1] if isinstance(other, str) else other[:1]
 
 
 def _best_of_each(
-    problem: TorchProblem, starts: Sequence[Sequence[PythonKernel]], evaluator: LocalEvaluator, emit: Emit
+    problem: TorchProblem, starts: Sequence[list[PythonKernel]], evaluator: LocalEvaluator, emit: Emit
 ) -> list[PythonKernel]:
     """Return the best variant of each start, the fastest first; the first variant of all if none is correct."""
     every = [kernel for variants in starts for kernel in variants]
     with working(emit, f"{problem.id}: {len(every)} first kernels are screened"):
-        ranked = _correct(problem, every, evaluator) if len(every) > 1 else every
+        ranked = screened(problem, every, evaluator) if len(every) > 1 else every
     best = (next((kernel for kernel in ranked if kernel in variants), None) for variants in starts)
     return sorted(filter(None, best), key=ranked.index) or every[:1]
-
-
-def _made(problem: TorchProblem, evaluator: LocalEvaluator, convolutions: Convolutions) -> list[PythonKernel] | str:
-    """Return variants of the kernel of the compiler's code with such convolutions, or why there is none."""
-    from ..agent.first_kernels.variants import variants_of_code
-
-    return variants_of_code(problem, evaluator.generated_code(problem, convolutions))
-
-
-def _correct(problem: TorchProblem, variants: Sequence[PythonKernel], evaluator: LocalEvaluator) -> list[PythonKernel]:
-    """Return the variants that a quick evaluation finds correct, the fastest first."""
-    quick = evaluator.beside(evaluator.settings.searching(SearchSettings()))
-    seen = enumerate(quick.screen(problem, variants))
-    times = [(found.latency_ms, number) for number, found in seen if found.latency_ms is not None]
-    return [variants[number] for _, number in sorted(times)]
 
 
 def _of_model(

@@ -33,7 +33,7 @@ from ..core.user_package import needs_package
 from ..corpus import find_kernel, find_problem, list_problems
 from ..corpus.functions.target import is_function
 from ..corpus.recorded import RecordedProblem
-from ..evaluators.settings import Precision
+from ..evaluators.settings import AllowTorch, Precision, torch_for
 from .devices import CPU, device_label
 from .options.groups import FunctionOptions, ProblemOptions, parse_tolerance
 from .options.trust import Conditions
@@ -81,6 +81,11 @@ class Job:
         """'level1/1_19 at tiny, 1_19.py (triton), on cuda', for a plan that is shown."""
         of = f"{self.problem.id} at {self.problem.workload}"
         return f"{of}, {self.reference} ({self.backend}), on {self.where or self.device}"
+
+    @property
+    def allow_torch(self) -> AllowTorch:
+        """Which of torch's operators the kernels may call."""
+        return torch_for(self.conditions.allow_torch, self.problem)
 
     @property
     def precision(self) -> Precision:
@@ -216,7 +221,7 @@ def run_record(job: Job, model: str) -> RunRecord:
         kernel=job.kernel.digest,
         device=job.label,
         # Results under other rules, or with another timing, do not apply to this run.
-        allow_torch=job.conditions.allow_torch.value,
+        allow_torch=job.allow_torch.value,
         graph=str(job.conditions.graph),
         precision=job.precision.value,
         against=job.against,

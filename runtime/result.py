@@ -198,6 +198,11 @@ def beside_reference(evaluation: Evaluation) -> str:
     return text
 
 
+def library_line(evaluation: Evaluation) -> str | None:
+    """Return 'torch's library computes mm, convolution'; None where it computes nothing."""
+    return f"torch's library computes {', '.join(evaluation.library)}" if evaluation.library else None
+
+
 def sanitizer_line(evaluation: Evaluation, all_of_it: bool = False) -> str | None:
     """'compute-sanitizer: memcheck, initcheck clean; racecheck not finished: ...'; None where nothing is to be said.
 

@@ -29,6 +29,7 @@ from ...runtime.result import (
     beside_reference,
     computed,
     doubts_of,
+    library_line,
     sanitizer_line,
     status_text,
     table,
@@ -171,8 +172,8 @@ def describe_evaluation(verdict: Result, evaluation: Evaluation) -> str:
     if evaluation.replay is not None and evaluation.replay.depends_on:
         text += f"\nremark: {escape(evaluation.replay.depends_on)}"
     text += "".join(f"\n[yellow]warning:[/] {escape(doubt)}" for doubt in doubts_of(evaluation))
-    if (sanitized := sanitizer_line(evaluation, all_of_it=True)) is not None:
-        text += f"\n{escape(sanitized)}"
+    lines = library_line(evaluation), sanitizer_line(evaluation, all_of_it=True)
+    text += "".join(f"\n{escape(line)}" for line in lines if line)
     text += "".join(f"\n{escape(line)}" for line in workload_lines(evaluation.workloads, {}))
     reason = str(evaluation.rejection) if evaluation.rejection else evaluation.message
     return text + (f"\n{escape(reason)}" if reason else "")

@@ -14,7 +14,7 @@ from ...core.baselines import COMPILE, BesideCompile, against_text, beside_compi
 from ...runtime import result
 from ...runtime.command import search_code
 from ...runtime.jobs import Job
-from ...runtime.result import beside_reference, busy, file_lines, sanitizer_line, workload_lines
+from ...runtime.result import beside_reference, busy, file_lines, library_line, sanitizer_line, workload_lines
 
 if TYPE_CHECKING:
     from ...agent.loop import Outcome
@@ -157,10 +157,8 @@ class Result(result.Result):
         )
         if (compiled := compile_line(self)) is not None:
             yield Text.from_markup(compiled)
-        if (remark := exactness_line(self)) is not None:
-            yield remark
-        if (sanitized := sanitizer_line(outcome.best)) is not None:
-            yield sanitized
+        remarks = exactness_line(self), library_line(outcome.best), sanitizer_line(outcome.best)
+        yield from filter(None, remarks)
         yield from workload_lines(outcome.best.workloads, outcome.start.workloads if outcome.faster and gain else {})
         wanted = ""
         if self.target is not None:

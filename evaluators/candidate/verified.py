@@ -132,6 +132,8 @@ class VerifiedConfig:
     """Whether its plan packs weights, once for each set of them."""
     packing: Measurement | None = None
     """Time of packing the weights, if it was measured."""
+    library: tuple[str, ...] = ()
+    """Torch's operators that compute in a call."""
     sanitizer: dict[str, str] = field(default_factory=dict)
     """Findings of compute-sanitizer's tools, if they ran."""
 

@@ -102,7 +102,7 @@ class EvaluationPipeline:
             if not is_timed(client.kernel, self._device):
                 found["correctness"] = verification.with_remarks(checked)
                 found["second_workload"] = verification.try_other_sizes(checked, compiled)
-                return Evaluation(**found, message=CHECKED_NOT_TIMED)
+                return Evaluation(**found, library=checked.library, message=CHECKED_NOT_TIMED)
             sampling = search.sampling if quick and search else self._settings.sampling
             if not quick:
                 verification.start_replaying()
@@ -118,7 +118,7 @@ class EvaluationPipeline:
                 found["message"] = PRUNED.format(search.prune_factor)
             else:
                 self._recheck(verification, checked)
-            found["packing"] = checked.packing
+            found |= {"packing": checked.packing, "library": checked.library}
             if not quick:
                 self._require_possible(reference_client, times.candidates[0])
                 if not checked.replayed:
@@ -303,6 +303,7 @@ class EvaluationPipeline:
                 **fields,
                 correctness=verified.correctness,
                 packing=verified.packing,
+                library=verified.library,
                 sanitizer=verified.sanitizer,
                 compile_s=verified.compile_s,
                 kernel_profile=profiles.get(config),

@@ -43,6 +43,11 @@ class EvaluationContext:
         self.quick = quick
         self.stages: dict[str, float] = {}
 
+    @property
+    def allow_torch(self) -> AllowTorch:
+        """Which of torch's operators the candidate may call."""
+        return self.settings.torch_for(self.reference_client.problem)
+
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """Add the seconds spent inside to a stage of the evaluation; before it, others that wait to measure do."""
@@ -62,7 +67,7 @@ class EvaluationContext:
 
     def require_launches(self, launches: Mapping[str, int]) -> None:
         """Raise `CandidateError` for a user's function that launches nothing, which torch's share need not explain."""
-        own = self.reference_client.problem.package is not None and self.settings.allow_torch is not AllowTorch.ALL
+        own = self.reference_client.problem.package is not None and self.allow_torch is not AllowTorch.ALL
         if own and not sum(launches.values()):
             kernel = self.client.kernel
             raise rejected(launches_nothing(kernel.name, kernel.language))

@@ -34,6 +34,7 @@ from ..guards.measured_share import MeasuredShare, forbidden_step, share_violati
 from ..guards.own_kernels import proof_violation
 from ..guards.read_integers import UnboundedPlansError, integers_that_differ
 from ..guards.torch_share import Operator, said_of_start
+from ..profiling.operator_kinds import COMPUTE
 from ..replay.values import UnplannableCallError
 from .evaluation_context import EvaluationContext
 
@@ -247,9 +248,10 @@ class LaunchPlans:
 
     def _proven(self, checked: VerifiedConfig, handed: HandedPlan, launches: Mapping[str, int]) -> float:
         """Return the host's milliseconds of a call; raises `CandidateError` for a plan that breaks a rule."""
-        pair, allow = self._pair, self._pair.settings.allow_torch
+        pair, allow = self._pair, self._pair.allow_torch
         self._replayer.prepare_one(pair.reference_client, handed.number, checked.weights)
         steps = self._replayer.hold_steps()
+        checked.library = tuple(dict.fromkeys(step.short_name for step in steps if step.kind == COMPUTE))
         pair.require_launches(launches)
         broken = proof_violation(None, launches, allow) or forbidden_step(steps, allow)
         if broken is None:
@@ -268,7 +270,7 @@ class LaunchPlans:
     ) -> Rejection | None:
         """Judge torch's share of a call; without what torch does in the user's function as it stands, where that alone
         would be too much."""
-        allow = self._pair.settings.allow_torch
+        allow = self._pair.allow_torch
         broken = share_violation(share, reference, allow)
         if broken is None:
             return None

@@ -16,6 +16,7 @@ from ..correctness.distributions import OTHER_STRIDES, SPECIAL
 from ..guards.own_kernels import own_names, proof_violation, python_violation
 from ..guards.torch_share import Operator, said_of_start, torch_violation
 from ..languages.base import support_of
+from ..profiling.operator_kinds import COMPUTE
 from ..settings import AllowTorch
 from ..timing.hidden_work import IdleDevice
 from ..timing.priority import raised
@@ -95,8 +96,9 @@ class Verification(EvaluationContext):
             return
         with self.stage("guards"):
             found = self.client.operators(checked)
+            checked.library = tuple(dict.fromkeys(item.name for item in found.operators if item.kind == COMPUTE))
             reference = [Operator.model_validate(item) for item in self.reference_client.counted["details"]]
-            allow = self.settings.allow_torch
+            allow = self.allow_torch
             broken = torch_violation(found.operators, reference, allow)
             if broken is not None and allow is AllowTorch.GLUE:
                 broken = self._beyond_start(checked, found.operators, reference)
@@ -213,7 +215,7 @@ class Verification(EvaluationContext):
             source = self.client.kernel.bind(checked.config).source
             found = self.client.profile(checked, sorted(own_names(source))).profile
             if not self.on_cpu:
-                broken = proof_violation(found, {}, self.settings.allow_torch)
+                broken = proof_violation(found, {}, self.allow_torch)
                 if broken is not None:
                     raise rejected(broken)
             return found

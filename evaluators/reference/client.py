@@ -17,7 +17,7 @@ from ...core.operator_graph import OperatorGraph
 from ...core.problem import TOLERANCES
 from ..guards.read_integers import SETS
 from ..guards.torch_share import Operator, families_of_start
-from ..settings import Convolutions
+from ..settings import Lowering
 from ..timing.hidden_work import IdleDevice
 from ..workers.channel import Message
 from ..workers.client import Worker, WorkerDiedError, WorkerTimeoutError
@@ -259,13 +259,13 @@ class ReferenceClient:
         found: Message | None = self._gpu.result()["properties"]
         return found
 
-    def generate_ahead(self, convolutions: Convolutions) -> None:
+    def generate_ahead(self, lowering: Lowering) -> None:
         """Let torch's compiler do the part of `generate` in which it measures nothing."""
-        self.call("generate_ahead", convolutions=convolutions.value)
+        self.call("generate_ahead", lowering=lowering.value)
 
-    def generate(self, convolutions: Convolutions) -> GeneratedCode | str:
+    def generate(self, lowering: Lowering) -> GeneratedCode | str:
         """Return what torch's compiler makes of the reference, or why it makes nothing."""
-        answer = self.call("generate", convolutions=convolutions.value)
+        answer = self.call("generate", lowering=lowering.value)
         return str(answer["obstacle"]) if answer["obstacle"] else GeneratedCode.model_validate(answer["code"])
 
     def operator_graph(self) -> OperatorGraph | str:

@@ -9,24 +9,25 @@ from ...core import TorchProblem
 from ...core.cache import Cache
 from ...core.generated_code import GeneratedCode
 from ...core.text import digest_of
-from ..settings import Convolutions
+from ..settings import Lowering
 from .baselines import baseline_key
 
 OPTIONS = "generated code 3"
-VERSIONS: Mapping[Convolutions, str | None] = {
-    Convolutions.TEMPLATES: None,
-    Convolutions.LIBRARY: "library 5",
-    Convolutions.LIBRARY_AS_GIVEN: "library as given 2",
+VERSIONS: Mapping[Lowering, str | None] = {
+    Lowering.TEMPLATES: None,
+    Lowering.LIBRARY: "library 5",
+    Lowering.LIBRARY_AS_GIVEN: "library as given 2",
+    Lowering.AS_COMPILED: "as compiled 1",
 }
-"""Version of code with such convolutions. Each counts up when `inductor` generates something else."""
+"""Version of such code. Each counts up when `inductor` generates something else."""
 
 
 class GeneratedCodes:
     """A file per problem, device and version in `folder`/generated; empty without a folder."""
 
-    def __init__(self, folder: Path | None, convolutions: Convolutions = Convolutions.TEMPLATES) -> None:
+    def __init__(self, folder: Path | None, lowering: Lowering = Lowering.TEMPLATES) -> None:
         self._folder = folder / "generated" if folder else None
-        self._options = ", ".join(filter(None, (OPTIONS, VERSIONS[convolutions])))
+        self._options = ", ".join(filter(None, (OPTIONS, VERSIONS[lowering])))
 
     def get(self, problem: TorchProblem, environment: Mapping[str, str]) -> GeneratedCode | None:
         """Return the code, or None."""

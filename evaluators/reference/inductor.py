@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core.text import first_line
-from ..settings import Convolutions
+from ..settings import Lowering
 from ..workers.channel import Message
 from ..workers.modules import weights_of
 from .drawn_reference import DrawnReference
@@ -51,23 +51,23 @@ class InductorRequests:
         self._reference = reference
         self._ahead: Ahead | None = None
 
-    def generate_ahead(self, convolutions: str) -> Message:
+    def generate_ahead(self, lowering: str) -> Message:
         """Do the part of `generate` in which nothing is measured. What fails here fails there too."""
         reference, self._ahead = self._reference, None
         reference.prepare(0)
         with contextlib.suppress(Exception):  # of any part of the compiler
-            self._ahead = Ahead.of(reference.model, reference.inputs, Convolutions(convolutions))
+            self._ahead = Ahead.of(reference.model, reference.inputs, Lowering(lowering))
         reference.release()
         return {}
 
-    def generate(self, convolutions: str) -> Message:
+    def generate(self, lowering: str) -> Message:
         """Return as `code` the fields of a `GeneratedCode`, or as `obstacle` why there is none."""
         reference, ahead, self._ahead = self._reference, self._ahead, None
-        if ahead is not None and ahead.convolutions != convolutions:
+        if ahead is not None and ahead.lowering != lowering:
             ahead = None
         reference.prepare(0)
         try:
-            code = generated(reference.model, reference.inputs, Convolutions(convolutions), ahead)
+            code = generated(reference.model, reference.inputs, Lowering(lowering), ahead)
             return {"code": code, "obstacle": None}
         except Exception as error:  # of any part of the compiler
             why = _VALUES.get(type(error).__name__) or first_line(f"{type(error).__name__}: {error}", 300)
@@ -86,28 +86,28 @@ def _place(error: BaseException, path: str | None) -> str:
 class Ahead:
     """A model that is traced for its inputs and, where Inductor measures no choices for that, compiled."""
 
-    convolutions: Convolutions
+    lowering: Lowering
     graph: Any
     form: str
     """Form of the result: a tensor, a tuple or a list."""
     compiled: Compiled | None
 
     @classmethod
-    def of(cls, model: Any, inputs: Sequence[Any], convolutions: Convolutions) -> Ahead:
+    def of(cls, model: Any, inputs: Sequence[Any], lowering: Lowering) -> Ahead:
         """Trace and compile."""
         weights = weights_of(model)
-        graph, form = traced(model, weights, inputs, convolutions.in_library)
+        graph, form = traced(model, weights, inputs, lowering)
         compiled = None
         if on_gpu(arguments := arguments_of(weights, inputs)):
-            with settings(convolutions), chosen(only_one), without_benchmarks(), contextlib.suppress(Exception):
+            with settings(lowering), chosen(only_one), without_benchmarks(), contextlib.suppress(Exception):
                 compiled = compiled_code(copy.deepcopy(graph), arguments)
-        return cls(convolutions, graph, form, compiled)
+        return cls(lowering, graph, form, compiled)
 
 
 def generated(
     model: Any,
     inputs: Sequence[Any],
-    convolutions: Convolutions = Convolutions.TEMPLATES,
+    lowering: Lowering = Lowering.TEMPLATES,
     ahead: Ahead | None = None,
 ) -> Message:
     """Compile a model for inputs and return the code as fields of a `GeneratedCode`.
@@ -119,16 +119,16 @@ def generated(
 
     weights = weights_of(model)
     arguments = arguments_of(weights, inputs)
-    graph, form = (ahead.graph, ahead.form) if ahead else traced(model, weights, inputs, convolutions.in_library)
+    graph, form = (ahead.graph, ahead.form) if ahead else traced(model, weights, inputs, lowering)
     fastest: dict[str, dict[str, int]] = {}
-    with settings(convolutions), chosen(among_templates):
+    with settings(lowering), chosen(among_templates):
         if on_gpu(arguments):
             compiled = (ahead and ahead.compiled) or compiled_code(graph, arguments)
             code, fastest = compiled.code, fastest_configs(compiled, arguments)
         else:
             code = code_of(graph, arguments)
     kernels = dict(kernel_texts(code))
-    if convolutions.in_library and not kernels:  # nothing to begin from
+    if lowering.in_library and not kernels:  # nothing to begin from
         return generated(model, inputs)
     return {
         "source": code,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..languages.base import replaced
-from ..settings import Convolutions
+from ..settings import Lowering
 from ..workers.modules import form_of
 from .decompositions.table import decompositions, only_pointwise
 from .inductor_kernels import config_of, kernel_texts
@@ -27,11 +27,12 @@ OPTIONS = {
     "freezing": False,
 }
 """Inductor's settings; those that a version does not know are left out."""
-OF_CONVOLUTIONS: Mapping[Convolutions, Mapping[str, Any]] = {
-    Convolutions.TEMPLATES: {},
+OF_LOWERING: Mapping[Lowering, Mapping[str, Any]] = {
+    Lowering.TEMPLATES: {},
     # With templates among the choices Inductor measures all of them, which keeps others off the device for long.
-    Convolutions.LIBRARY: {"max_autotune_conv_backends": "ATEN"},
-    Convolutions.LIBRARY_AS_GIVEN: {"max_autotune_conv_backends": "ATEN", "layout_optimization": False},
+    Lowering.LIBRARY: {"max_autotune_conv_backends": "ATEN"},
+    Lowering.LIBRARY_AS_GIVEN: {"max_autotune_conv_backends": "ATEN", "layout_optimization": False},
+    Lowering.AS_COMPILED: {"max_autotune": False, "max_autotune_pointwise": True},
 }
 """Further settings."""
 
@@ -55,11 +56,11 @@ def on_gpu(arguments: Sequence[Any]) -> bool:
 
 
 @contextlib.contextmanager
-def settings(convolutions: Convolutions) -> Iterator[None]:
+def settings(lowering: Lowering) -> Iterator[None]:
     """Inside, Inductor has ours."""
     from torch._inductor import config
 
-    wanted = {**OPTIONS, **OF_CONVOLUTIONS[convolutions]}
+    wanted = {**OPTIONS, **OF_LOWERING[lowering]}
     with config.patch({name: value for name, value in wanted.items() if name in config._config}):
         yield
 
@@ -149,10 +150,12 @@ def chosen(among: Callable[[list[Any]], list[Any]]) -> Iterator[None]:
         yield
 
 
-def traced(model: Any, weights: Mapping[str, Any], inputs: Sequence[Any], library: bool) -> tuple[Any, str]:
+def traced(
+    model: Any, weights: Mapping[str, Any], inputs: Sequence[Any], lowering: Lowering = Lowering.TEMPLATES
+) -> tuple[Any, str]:
     """Return the model's graph, whose arguments are the weights and then the input tensors, and its result's form.
 
-    With `library`, convolutions are as the library has them (`decompositions`), unless all have one tap
+    Where the library may compute convolutions they are as it has them (`decompositions`), unless all have one tap
     (`only_pointwise`).
     """
     import torch
@@ -174,8 +177,8 @@ def traced(model: Any, weights: Mapping[str, Any], inputs: Sequence[Any], librar
     with torch.no_grad(), preserve_node_meta():  # else no kernel is named after its operators
         # Without writes inside of the graph: those to weights come at its end.
         pure = torch.func.functionalize(call, remove="mutations")
-        graph = make_fx(pure, decomposition_table=decompositions(library), tracing_mode="fake")(*flat)
-        if library and only_pointwise(graph):
+        graph = make_fx(pure, decomposition_table=decompositions(lowering), tracing_mode="fake")(*flat)
+        if lowering.in_library and only_pointwise(graph):
             graph = make_fx(pure, decomposition_table=decompositions(), tracing_mode="fake")(*flat)
         return graph, form
 

@@ -43,10 +43,11 @@ class SandboxOptions(Options):
 class TrustOptions(SandboxOptions):
     """How strictly kernels are evaluated."""
 
-    allow_torch: AllowTorch = option(
-        AllowTorch.GLUE,
+    allow_torch: AllowTorch | None = option(
+        None,
         "Which torch operators a kernel may call: none, glue (layout, allocation, and operators outside "
-        "of the bottleneck), or all.",
+        "of the bottleneck), or all. By default all for a module of your own and for recorded workloads, whose result "
+        "names them, and glue for KernelBench's problems.",
         TRUST,
         trusted=True,
     )
@@ -147,7 +148,8 @@ class TargetOptions(TimingOptions):
 class Conditions:
     """The conditions under which a kernel is judged, which identify a run: plain values, read from options once."""
 
-    allow_torch: AllowTorch = AllowTorch.GLUE
+    allow_torch: AllowTorch | None = None
+    """None to decide by the problem."""
     graph: bool = False
     precision: Precision = Precision.FP32
     against: str = Against.STRICT.value

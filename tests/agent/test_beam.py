@@ -5,15 +5,16 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kernelwright.agent.bottleneck import Analysis
 from kernelwright.agent.population import Population
 from kernelwright.agent.proposer import RunEndedError, TurnContext
 from kernelwright.agent.stopping import StoppingCriteria
-from kernelwright.agent.turn import Candidate
+from kernelwright.agent.turn import Attempt, Candidate
 from kernelwright.core import Config, Journal, Kernel, Proposal, ReplyPendingError, SearchSpace, TurnRecord
 from kernelwright.core.events import Finished
 
@@ -274,3 +275,30 @@ def test_further_first_kernels_are_expanded_beside_the_start(tmp_path: Path) -> 
     assert outcome.start.latency_ms == 8.0 and outcome.best.latency_ms == 4.0
     expanded = {lane: context.candidate.kernel for lane, context in proposer.contexts.items()}
     assert expanded == {"1.0": start, "1.1": slower}
+
+
+class Improving:
+    """Has nothing to try in the fastest start, and makes any other kernel twice as fast once."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def analyse(self, context: TurnContext) -> Any:
+        return context.analysis
+
+    def propose(self, context: TurnContext, failed: Sequence[Attempt] = ()) -> Proposal | None:
+        source = context.candidate.kernel.source
+        self.asked.append(source)
+        if self.asked.count(source) > 1 or source != kernel(12.0).source:
+            return None
+        return Proposal(kernel(6.0), "halved", "compute", "because")
+
+
+def test_where_nothing_is_left_in_the_best_start_a_slower_one_is_expanded(tmp_path: Path) -> None:
+    proposer = Improving()
+    outcome = run(tmp_path, kernel(10.0), proposer, criteria=wide(1), others=[kernel(12.0)])
+    assert proposer.asked[:2] == [kernel(10.0).source, kernel(12.0).source]
+    assert outcome.best.latency_ms == 6.0 and outcome.stopped == "nothing left to try"
+    (tmp_path / "alone").mkdir()
+    alone = run(tmp_path / "alone", kernel(10.0), Improving(), criteria=wide(1))
+    assert alone.best.latency_ms == 10.0 and alone.stopped == "nothing left to try"

@@ -14,7 +14,7 @@ import pytest
 from kernelwright.core import TorchProblem
 from kernelwright.core.generated_code import GeneratedCode
 from kernelwright.evaluators.reference.generated_codes import GeneratedCodes
-from kernelwright.evaluators.settings import AllowTorch, Convolutions, Precision, Settings
+from kernelwright.evaluators.settings import AllowTorch, Lowering, Precision, Settings
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 HERE = {"device": "NVIDIA H200", "torch": "2.11.0"}
@@ -66,7 +66,7 @@ def test_a_sweep_keeps_the_code_of_its_own_that_no_file_has(
     options = argparse.Namespace(
         precision=Precision.DEFAULT, allow_torch=AllowTorch.ALL, codes=None, keep_codes=tmp_path / "kept.jsonl"
     )
-    cache, problem = GeneratedCodes(tmp_path / "cache", Convolutions.LIBRARY), scale_problem.at("default")
+    cache, problem = GeneratedCodes(tmp_path / "cache", Lowering.LIBRARY), scale_problem.at("default")
     cache.put(scale_problem, HERE, found)
     script.keep_from_cache(problem, HERE, options)  # which has no code yet
     script.keep_from_cache(scale_problem, HERE, options)  # whose sizes are not its own

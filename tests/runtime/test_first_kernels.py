@@ -36,8 +36,8 @@ from kernelwright.core import (
 from kernelwright.core.events import ignore
 from kernelwright.core.generated_code import GeneratedCode
 from kernelwright.core.operator_graph import OperatorGraph
-from kernelwright.evaluators.settings import AllowTorch, Convolutions, Precision, Settings
-from kernelwright.runtime.first_kernels import OpenProblem, first_kernels_of, open_problem
+from kernelwright.evaluators.settings import AllowTorch, Lowering, Precision, Settings
+from kernelwright.runtime.first_kernels import OpenProblem, first_kernels_of, open_problem, starts_for
 from kernelwright.runtime.options.groups import Backend
 
 from ..cli.commands import kernelwright as run_command
@@ -78,7 +78,8 @@ class Compiler:
         """Kernels that were only screened."""
         self.screened_ms: dict[str, float] = {}
         """By precision: of kernels that a quick evaluation finds correct."""
-        self.convolutions: list[Convolutions] = []
+        self.obstacle = ""
+        self.lowerings: list[Lowering] = []
         self.graph: OperatorGraph | str = "the reference writes to its weights"
 
     def add_line(self, line: str) -> None:
@@ -108,10 +109,10 @@ class Compiler:
     def operator_graph(self, problem: Problem) -> OperatorGraph | str:
         return self.graph
 
-    def generated_code(self, problem: Problem, convolutions: Convolutions) -> GeneratedCode | str:
+    def generated_code(self, problem: Problem, lowering: Lowering) -> GeneratedCode | str:
         self.asked += 1
-        self.convolutions.append(convolutions)
-        return GeneratedCode.model_validate(self._recorded["code"])
+        self.lowerings.append(lowering)
+        return self.obstacle or GeneratedCode.model_validate(self._recorded["code"])
 
 
 @pytest.fixture
@@ -202,7 +203,7 @@ def test_products_start_with_the_precision_that_is_correct_and_fast(
     (made,) = made_by(compiler, tmp_path / "first_kernel.py", resume=False)
     assert [kernel.config["PRECISION"] for kernel in compiler.quick] == ["ieee", START]
     assert made.config["PRECISION"] == precision
-    assert compiler.convolutions == [Convolutions.TEMPLATES]
+    assert compiler.lowerings == [Lowering.TEMPLATES]
 
 
 @pytest.mark.parametrize("correct", [True, False])
@@ -218,8 +219,8 @@ def test_a_librarys_convolution_that_is_not_exact_enough_is_made_in_the_layout_o
     compiler.screened_ms = {"None": 1.0} if correct else {}
     (made,) = made_by(compiler, tmp_path / "first_kernel.py", resume=False)
     assert CONVOLUTION in made.source and len(compiler.quick) == 1
-    again = [] if correct else [Convolutions.LIBRARY_AS_GIVEN]
-    assert compiler.convolutions == [Convolutions.LIBRARY, *again]
+    again = [] if correct else [Lowering.LIBRARY_AS_GIVEN]
+    assert compiler.lowerings == [Lowering.LIBRARY, *again, Lowering.AS_COMPILED]
 
 
 def test_what_has_no_product_is_not_screened(tmp_path: Path) -> None:
@@ -252,6 +253,22 @@ RELU = OperatorGraph.model_validate(
 )
 
 
+SHAPE = {"shapes": [[64, 64]], "dtypes": ["float32"]}
+PRODUCT = OperatorGraph.model_validate(
+    {
+        "values": [
+            {"name": "x", "operator": "input", "arguments": [0], **SHAPE},
+            {"name": "y", "operator": "weight", "arguments": ["y"], **SHAPE},
+            {"name": "mm", "operator": "aten.mm.default", "arguments": [{"value": "x"}, {"value": "y"}], **SHAPE},
+        ],
+        "outputs": ["mm"],
+        "form": "tensor",
+    }
+)
+PLAIN = ["torch.compile with templates", "a cover by structures"]
+LIBRARY = ["torch.compile with the library", "structures around the library"]
+
+
 def test_structures_and_the_compilers_kernel_are_screened_and_the_best_of_each_kept(tmp_path: Path) -> None:
     compiler = Compiler("level2/2_12")
     compiler.graph, compiler.screened_ms = RELU, {"ieee": 3.0, START: 2.0, "None": 1.0}
@@ -268,6 +285,29 @@ def test_a_structure_is_the_start_where_the_compiler_leaves_all_to_its_library(t
     compiler.graph = RELU
     (made,) = made_by(compiler, tmp_path / "first_kernel.py", resume=False)
     assert "from structures (pointwise)" in made.source and compiler.quick == []
+
+
+def test_the_library_competes_for_a_users_module_and_not_for_a_benchmarks(tmp_path: Path) -> None:
+    compiler = Compiler("level2/2_12")
+    assert [start.name for start in starts_for(compiler.problem, compiler)] == PLAIN  # type: ignore[arg-type]
+    own = replace(compiler.problem, id="mine")
+    assert [start.name for start in starts_for(own, compiler)] == PLAIN + LIBRARY  # type: ignore[arg-type]
+    compiler.settings = Settings(allow_torch=AllowTorch.GLUE)
+    assert [start.name for start in starts_for(own, compiler)] == PLAIN  # type: ignore[arg-type]
+
+
+def test_a_module_that_is_one_call_of_the_library_starts_with_that_call(tmp_path: Path) -> None:
+    compiler = Compiler("level1/1_57")
+    compiler.problem = replace(compiler.problem, id="mine")
+    compiler.graph = PRODUCT
+    compiler.screened_ms = {"None": 1.0, "ieee": 2.0}
+    compiler.obstacle = "nothing that can be rewritten"
+    first, second = made_by(compiler, tmp_path / "first_kernel.py", resume=False)
+    assert first.source.startswith('"""57_conv_transposed_2D__square_input__square_kernel: torch computes mm.')
+    assert "torch.ops.aten.mm.default(x, y)" in first.source and "@triton.jit" not in first.source
+    assert "from structures (products)" in second.source
+    assert compiler.lowerings == [Lowering.TEMPLATES, Lowering.AS_COMPILED]
+    assert len({kernel.digest for kernel in compiler.quick}) == len(compiler.quick), "each is screened once"
 
 
 def replied(folder: Path, number: int, text: str) -> str:

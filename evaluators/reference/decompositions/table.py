@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...settings import Lowering
 from .convolution import Convolution
 from .depthwise import depthwise
 from .dilated import dilated
@@ -21,15 +22,16 @@ passes over input and output, and in TF32 the library rounds such parts in anoth
 KernelBench's 1_72 was wrong."""
 
 
-def decompositions(library: bool = False) -> dict[Any, Callable[..., Any]]:
-    """Return the table for `make_fx`, by operator.
-
-    `library` is for code in which torch's library may compute convolutions: it gets them as they are.
-    """
+def decompositions(lowering: Lowering = Lowering.TEMPLATES) -> dict[Any, Callable[..., Any]]:
+    """Return the table for `make_fx`, by operator: where torch's library may compute convolutions, it gets them as they
+    are, and code as torch.compile has it has nothing of this package."""
     from torch._inductor.decomposition import select_decomp_table
 
     table = select_decomp_table()
-    return {**table, **_first_that_fits(_BESIDE_THE_LIBRARY if library else _CONVOLUTIONS), **long_sums(table)}
+    if lowering is Lowering.AS_COMPILED:
+        return dict(table)
+    own = _CONVOLUTIONS if lowering is Lowering.TEMPLATES else _BESIDE_THE_LIBRARY
+    return {**table, **_first_that_fits(own), **long_sums(table)}
 
 
 def only_pointwise(graph: Any) -> bool:

@@ -21,7 +21,7 @@ from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.reference.decompositions import long_sums
 from kernelwright.evaluators.reference.inductor import Ahead, generated
 from kernelwright.evaluators.reference.inductor_compiler import lowered, traced
-from kernelwright.evaluators.settings import AllowTorch, Convolutions
+from kernelwright.evaluators.settings import AllowTorch, Lowering
 from kernelwright.evaluators.workers.modules import ProblemModule
 
 from ...conftest import FAST, Unguarded
@@ -105,22 +105,22 @@ def problem_of(case: str) -> TorchProblem:
     return TorchProblem(id="level1/1_995", name="995_Case", source=source)
 
 
-def code_of(problem: TorchProblem, folder: Path, convolutions: Convolutions = Convolutions.TEMPLATES) -> GeneratedCode:
+def code_of(problem: TorchProblem, folder: Path, lowering: Lowering = Lowering.TEMPLATES) -> GeneratedCode:
     path = folder / f"{problem.name}.py"
     path.write_text(problem.source)
     module = ProblemModule(path, problem.sizes, "meta")
     with faked_gpu():
         model, inputs = fake_model(module.model(0), module.inputs(0))
-        ahead = Ahead.of(model, inputs, convolutions)
+        ahead = Ahead.of(model, inputs, lowering)
         assert ahead.compiled is None, "only for real tensors of a GPU"
-        return GeneratedCode.model_validate(generated(model, inputs, convolutions, ahead))
+        return GeneratedCode.model_validate(generated(model, inputs, lowering, ahead))
 
 
 def test_the_compiler_works_in_the_mode_of_fake_tensors_that_the_graph_has() -> None:
     """Where inputs are real, another mode would meet the graph's, and those do not mix (2_84, torch 2.11)."""
     # Where a GPU is faked, since Inductor would register patterns that others of these tests cannot trace.
     with faked_gpu(), mock.patch("torch._inductor.compile_fx.compile_fx_inner") as compiled:
-        graph, _ = traced(torch.nn.ReLU(), {}, [torch.ones(4)], False)
+        graph, _ = traced(torch.nn.ReLU(), {}, [torch.ones(4)])
         lowered(graph, [torch.ones(4)])
     (taken,) = (node.meta["val"] for node in graph.graph.find_nodes(op="placeholder"))
     (fake,) = compiled.call_args.args[1]
@@ -247,30 +247,65 @@ def test_a_convolution_stays_the_librarys_with_the_layout_that_torch_compile_cho
 ) -> None:
     """Operands are copied to channels last, also where there are few channels, for which training graphs are not."""
     problem = library_problem(module, inputs)
-    kernel: Kernel = first_kernel(problem, code_of(problem, tmp_path, Convolutions.LIBRARY))
+    kernel: Kernel = first_kernel(problem, code_of(problem, tmp_path, Lowering.LIBRARY))
     assert "3 Triton kernels," in kernel.source and "torch computes convolution" in kernel.source.splitlines()[0]
     assert "(576, 1, 96, 16)" in kernel.source, "the strides of a copy"
-    as_given: Kernel = first_kernel(problem, code_of(problem, tmp_path, Convolutions.LIBRARY_AS_GIVEN))
+    as_given: Kernel = first_kernel(problem, code_of(problem, tmp_path, Lowering.LIBRARY_AS_GIVEN))
     assert "1 Triton kernel," in as_given.source and "(576, 1, 96, 16)" not in as_given.source
 
 
 def test_a_convolution_without_a_kernel_beside_it_is_generated_as_without_the_library(tmp_path: Path) -> None:
     beside = library_problem("nn.Conv1d(16, 16, 3, bias=False)", "torch.randn(1, 16, 6)")
-    kernel: Kernel = first_kernel(beside, code_of(beside, tmp_path, Convolutions.LIBRARY))
+    kernel: Kernel = first_kernel(beside, code_of(beside, tmp_path, Lowering.LIBRARY))
     assert "1 Triton kernel," in kernel.source and "torch computes convolution" in kernel.source.splitlines()[0]
     alone = replace(beside, source=beside.source.replace("torch.relu(self.conv(x))", "self.conv(x)"))
-    code = code_of(alone, tmp_path, Convolutions.LIBRARY)
+    code = code_of(alone, tmp_path, Lowering.LIBRARY)
     assert code == code_of(alone, tmp_path)
     assert "torch computes" not in first_kernel(alone, code).source
 
 
 def test_convolutions_of_one_tap_are_products_beside_the_library_too_unless_it_computes_another(tmp_path: Path) -> None:
     alone = library_problem("nn.Conv2d(16, 32, 1)", "torch.randn(2, 16, 8, 9)")
-    code = code_of(alone, tmp_path, Convolutions.LIBRARY)
+    code = code_of(alone, tmp_path, Lowering.LIBRARY)
     assert code == code_of(alone, tmp_path) and "convolution.default" not in code.source
     both = library_problem("nn.Sequential(nn.Conv2d(16, 32, 1), nn.Conv2d(32, 16, 3))", "torch.randn(2, 16, 8, 9)")
-    kernel: Kernel = first_kernel(both, code_of(both, tmp_path, Convolutions.LIBRARY_AS_GIVEN))
+    kernel: Kernel = first_kernel(both, code_of(both, tmp_path, Lowering.LIBRARY_AS_GIVEN))
     assert kernel.source.count("torch.ops.aten.convolution.default(") == 2
+
+
+ATTENTION = """
+q, k, v = (t.view(2, 8, 2, 32).transpose(1, 2) for t in self.layer(x).chunk(3, -1))
+        y = torch.ops.aten._scaled_dot_product_flash_attention.default(torch.sin(q), k, v, 0.0, True)[0]
+        return y.transpose(1, 2).reshape(2, 8, 64) + x
+"""
+
+
+def test_code_as_torch_compile_runs_it_has_its_calls_of_the_library(tmp_path: Path) -> None:
+    source = SOURCE.format(
+        modules="self.layer = nn.Linear(64, 192)", forward=ATTENTION.strip(), inputs="torch.randn(2, 8, 64)"
+    )
+    problem = TorchProblem(id="own", name="own", source=source)
+    code = code_of(problem, tmp_path, Lowering.AS_COMPILED)
+    kernel = first_kernel(problem, code)
+    header = kernel.source.splitlines()[0]
+    assert header.endswith("torch computes addmm, _scaled_dot_product_flash_attention.")
+    assert "2 Triton kernels" in header and kernel.declared_values
+    plain = problem_of("pointwise")
+    assert "torch computes" not in first_kernel(plain, code_of(plain, tmp_path, Lowering.AS_COMPILED)).source
+
+
+def test_a_call_of_the_library_alone_is_a_start_only_where_the_library_is_allowed(tmp_path: Path) -> None:
+    source = SOURCE.format(
+        modules="self.layer = nn.Linear(16, 32, bias=False)",
+        forward="return self.layer(x)",
+        inputs="torch.randn(8, 16)",
+    )
+    problem = TorchProblem(id="own", name="own", source=source)
+    code = code_of(problem, tmp_path, Lowering.AS_COMPILED)
+    with pytest.raises(UnsupportedCodeError, match=r"leaves all of it to its library \(mm\)"):
+        first_kernel(problem, code)
+    kernel = first_kernel(problem, code, library=True)
+    assert kernel.source.startswith('"""own: torch computes mm.') and "torch.mm(" in kernel.source
 
 
 def library_problem(module: str, inputs: str) -> TorchProblem:

@@ -16,6 +16,7 @@ from kernelwright.evaluators.reference.decompositions.one_dimensional import one
 from kernelwright.evaluators.reference.decompositions.pointwise import pointwise
 from kernelwright.evaluators.reference.decompositions.table import decompositions
 from kernelwright.evaluators.reference.decompositions.transposed import MOST_CONVOLUTIONS, transposed
+from kernelwright.evaluators.settings import Lowering
 from torch.fx.experimental.proxy_tensor import make_fx
 
 aten = torch.ops.aten
@@ -122,7 +123,7 @@ def test_the_library_gets_convolutions_as_they_are_but_for_depthwise_ones(
     model = module(4, 4, 3, **options).double()
     x = torch.randn(2, 4, *[9] * (model.weight.ndim - 2), dtype=torch.float64)  # type: ignore[operator,union-attr]
     with torch.no_grad():
-        graph = make_fx(model, decomposition_table=decompositions(library=True))(x)
+        graph = make_fx(model, decomposition_table=decompositions(Lowering.LIBRARY))(x)
         assert torch.allclose(graph(x), model(x), rtol=1e-12, atol=1e-12)
     found = [node.args for node in graph.graph.nodes if node.target is aten.convolution.default]
     assert len(found) == left

@@ -12,14 +12,14 @@ from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.reference.client import ReferenceClient
 from kernelwright.evaluators.reference.generated_codes import GeneratedCodes
 from kernelwright.evaluators.reference.inductor_compiler import (
-    OF_CONVOLUTIONS,
+    OF_LOWERING,
     BenchmarkRefusedError,
     among_templates,
     chosen,
     only_one,
     without_benchmarks,
 )
-from kernelwright.evaluators.settings import AllowTorch, Convolutions, Precision, Settings
+from kernelwright.evaluators.settings import AllowTorch, Lowering, Precision, Settings
 from torch._inductor import config
 from torch._inductor.runtime.benchmarking import benchmarker
 from torch._inductor.select_algorithm import AlgorithmSelectorCache, TritonTemplateCaller
@@ -38,7 +38,7 @@ def test_a_code_is_found_for_the_same_problem_device_and_versions_only(
     assert codes.get(scale_problem, {**HERE, "torch": "2.12.0"}) is None
     assert codes.get(scale_problem, {**HERE, "device": "NVIDIA H100"}) is None
     assert codes.get(scale_problem.at("tiny"), HERE) is None
-    for other in (Convolutions.LIBRARY, Convolutions.LIBRARY_AS_GIVEN):
+    for other in (Lowering.LIBRARY, Lowering.LIBRARY_AS_GIVEN):
         assert GeneratedCodes(tmp_path, other).get(scale_problem, HERE) is None
     assert GeneratedCodes(None).get(scale_problem, HERE) is None
 
@@ -55,7 +55,7 @@ def test_the_compiler_is_asked_once(
     tmp_path: Path, scale_problem: TorchProblem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers: list[GeneratedCode | str] = ["its library computes all of it", CODE]
-    monkeypatch.setattr(ReferenceClient, "generate", lambda client, convolutions: answers.pop(0))
+    monkeypatch.setattr(ReferenceClient, "generate", lambda client, lowering: answers.pop(0))
     with LocalEvaluator("cpu", memory=tmp_path) as evaluator:
         assert evaluator.generated_code(scale_problem) == "its library computes all of it"
         assert evaluator.generated_code(scale_problem) == CODE  # a refusal is not kept
@@ -64,11 +64,11 @@ def test_the_compiler_is_asked_once(
 
 
 @pytest.mark.parametrize(
-    ("allow_torch", "precision", "convolutions"),
+    ("allow_torch", "precision", "lowering"),
     [
-        (AllowTorch.ALL, Precision.DEFAULT, Convolutions.LIBRARY),
-        (AllowTorch.ALL, Precision.FP32, Convolutions.TEMPLATES),
-        (AllowTorch.GLUE, Precision.DEFAULT, Convolutions.TEMPLATES),
+        (AllowTorch.ALL, Precision.DEFAULT, Lowering.LIBRARY),
+        (AllowTorch.ALL, Precision.FP32, Lowering.TEMPLATES),
+        (AllowTorch.GLUE, Precision.DEFAULT, Lowering.TEMPLATES),
     ],
 )
 def test_the_library_is_left_where_its_operators_and_its_precision_are_allowed(
@@ -76,18 +76,18 @@ def test_the_library_is_left_where_its_operators_and_its_precision_are_allowed(
     monkeypatch: pytest.MonkeyPatch,
     allow_torch: AllowTorch,
     precision: Precision,
-    convolutions: Convolutions,
+    lowering: Lowering,
 ) -> None:
-    asked: list[Convolutions] = []
+    asked: list[Lowering] = []
 
-    def generate(client: ReferenceClient, convolutions: Convolutions) -> str:
-        asked.append(convolutions)
+    def generate(client: ReferenceClient, lowering: Lowering) -> str:
+        asked.append(lowering)
         return "nothing"
 
     monkeypatch.setattr(ReferenceClient, "generate", generate)
     with LocalEvaluator("cpu", Settings(allow_torch=allow_torch, precision=precision)) as evaluator:
         evaluator.generated_code(scale_problem)
-    assert asked == [convolutions]
+    assert asked == [lowering]
 
 
 def test_templates_are_the_only_choices_where_there_are_some(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +110,7 @@ def test_inductor_measures_nothing_that_others_would_notice() -> None:
     assert "benchmark_gpu" not in vars(benchmarker)
 
 
-@pytest.mark.parametrize("settings", OF_CONVOLUTIONS.values(), ids=map(str, OF_CONVOLUTIONS))
+@pytest.mark.parametrize("settings", OF_LOWERING.values(), ids=map(str, OF_LOWERING))
 def test_inductor_has_the_settings_of_convolutions(settings: Mapping[str, object]) -> None:
     """One that it does not know would be left out without a word."""
     assert settings.keys() <= config._config.keys()
