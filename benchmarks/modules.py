@@ -1,11 +1,12 @@
 """Thirty modules in bf16 as users have them: which have a start of structures, whether it is right, and how fast it is.
 
-    python benchmarks/modules.py [--cpu] [--only WORD] [--shard 1/4] [--trials 60] [--baselines compile]
-                                [--output FILE.jsonl] [--resume]
+    python benchmarks/modules.py [--cpu] [--starts all] [--only WORD] [--shard 1/4] [--trials 60]
+                                [--baselines compile] [--output FILE.jsonl] [--resume]
 
 The modules stand in benchmarks/modules. On a GPU each has its production sizes; the start of structures is timed beside
-eager PyTorch, torch.compile and torch.compile with max-autotune, and again after a search of `--trials` configs.
-`--cpu` takes small sizes and shows only which modules have a start and whether it is right, in Triton's interpreter.
+eager PyTorch, torch.compile and torch.compile with max-autotune, and again after a search of `--trials` configs. With
+`--starts all` a row is of the fastest of all starts, those with torch's library among them. `--cpu` takes small sizes
+and shows only which modules have a start and whether it is right, in Triton's interpreter.
 """
 
 from __future__ import annotations
@@ -22,17 +23,36 @@ from command import run_benchmark
 from first_kernels import TRIAL, figures, tuned
 from kernelwright.agent.first_kernels.from_structures import structured_kernel
 from kernelwright.agent.first_kernels.unsupported_code import UnsupportedCodeError
-from kernelwright.core import Config, KernelwrightError
+from kernelwright.core import Config, KernelwrightError, PythonKernel, TorchProblem
 from kernelwright.core.environment import cores
 from kernelwright.core.files import cache_folder
 from kernelwright.corpus import find_problem
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.settings import AllowTorch, Sampling, SearchSettings, Settings
+from kernelwright.runtime.first_kernels import screened, starts_for
 from problem_rows import Rows, share_of
 
 MODULES = Path(__file__).with_name("modules")
 BASELINES = ("compile", "max-autotune")
 SETTINGS = Settings(allow_torch=AllowTorch.ALL, sampling=Sampling(seconds=0.5), second_workload=False)
+
+
+def start_of(problem: TorchProblem, evaluator: LocalEvaluator) -> PythonKernel:
+    """Return the kernel that structures give. Raises `UnsupportedCodeError`."""
+    graph = evaluator.operator_graph(problem)
+    if isinstance(graph, str):
+        raise UnsupportedCodeError(graph)
+    return structured_kernel(problem, graph)
+
+
+def best_start(problem: TorchProblem, evaluator: LocalEvaluator) -> PythonKernel:
+    """Return the fastest of all starts, as `optimize` has them. Raises `UnsupportedCodeError`."""
+    made = {start.name: start.make() for start in starts_for(problem, evaluator)}
+    every = [kernel for variants in made.values() if not isinstance(variants, str) for kernel in variants]
+    ranked = screened(problem, list({kernel.digest: kernel for kernel in every}.values()), evaluator)
+    if not ranked:
+        raise UnsupportedCodeError("; ".join(f"{name}: {why}" for name, why in made.items() if isinstance(why, str)))
+    return ranked[0]
 
 
 def row_of(path: Path, evaluator: LocalEvaluator, searcher: LocalEvaluator, options: Any) -> dict[str, Any]:
@@ -42,10 +62,7 @@ def row_of(path: Path, evaluator: LocalEvaluator, searcher: LocalEvaluator, opti
     try:
         problem = find_problem(str(path)).read()
         problem = problem.at("tiny") if options.cpu else problem
-        graph = evaluator.operator_graph(problem)
-        if isinstance(graph, str):
-            raise UnsupportedCodeError(graph)
-        kernel = structured_kernel(problem, graph)
+        kernel = best_start(problem, evaluator) if options.starts == "all" else start_of(problem, evaluator)
         row["kernels"] = kernel.source.splitlines()[0].strip('"').partition(": ")[2]
         (found,) = evaluator.evaluate(problem, kernel, [Config()])
         row |= {"status": str(found.status), "message": found.message}
@@ -77,6 +94,7 @@ def summary(rows: list[dict[str, Any]]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cpu", action="store_true", help="small sizes in Triton's interpreter, without times")
+    parser.add_argument("--starts", choices=("structures", "all"), default="structures", help="what the rows are of")
     parser.add_argument("--only", default="", help="take modules whose name has this word")
     parser.add_argument("--shard", default="1/1", metavar="K/N", help="one part of the modules, for several processes")
     parser.add_argument("--baselines", default=",".join(BASELINES), help="what the starts are timed beside")

@@ -48,16 +48,14 @@ INSTEAD = "write a kernel file for it (docs/kernels.md), and name that"
 Writing = contextlib.AbstractContextManager["FirstKernelWriter"]
 
 
-Variants = list[PythonKernel] | str
-"""Kernels, or why there are none."""
+Variants = list[PythonKernel] | str  # or why there are none
 
 
 @dataclass(frozen=True)
 class Start:
-    """One way to make a first kernel."""
+    """One way to make a first kernel, by what makes it."""
 
     name: str
-    """What gives it: 'torch.compile with the library'."""
     make: Callable[[], Variants]
 
 
@@ -155,9 +153,9 @@ def starts_for(problem: TorchProblem, evaluator: LocalEvaluator) -> list[Start]:
         Start("a cover by structures", lambda: of.variants_of_graph(problem, graph())),
     ]
     if evaluator.settings.torch_for(problem) is AllowTorch.ALL:
-        own = partial(of.variants_of_code, library=True)
+        compiled = partial(of.variants_of_code, problem, library=True)
         found += [
-            Start("torch.compile with the library", lambda: own(problem, code(Lowering.AS_COMPILED))),
+            Start("torch.compile with the library", lambda: compiled(code(Lowering.AS_COMPILED))),
             Start("structures around the library", lambda: of.variants_beside_library(problem, graph())),
         ]
     return found
@@ -166,9 +164,8 @@ def starts_for(problem: TorchProblem, evaluator: LocalEvaluator) -> list[Start]:
 def screened(problem: TorchProblem, kernels: list[PythonKernel], evaluator: LocalEvaluator) -> list[PythonKernel]:
     """Return the kernels that a quick evaluation finds correct, the fastest first."""
     quick = evaluator.beside(evaluator.settings.searching(SearchSettings()))
-    seen = enumerate(quick.screen(problem, kernels))
-    times = [(found.latency_ms, number) for number, found in seen if found.latency_ms is not None]
-    return [kernels[number] for _, number in sorted(times)]
+    times = [found.latency_ms for found in quick.screen(problem, kernels)]
+    return [kernel for ms, kernel in sorted(zip(times, kernels, strict=True), key=lambda item: item[0] or 0.0) if ms]
 
 
 def _of_templates(problem: TorchProblem, evaluator: LocalEvaluator) -> Variants:
@@ -180,8 +177,7 @@ def _of_templates(problem: TorchProblem, evaluator: LocalEvaluator) -> Variants:
     made = variants_of_code(problem, evaluator.generated_code(problem, lowering))
     if isinstance(made, str) or lowering is not Lowering.LIBRARY or CONVOLUTION not in made[0].source:
         return made
-    best = screened(problem, made, evaluator)
-    if best:
+    if best := screened(problem, made, evaluator):
         return best[:1]
     # In other layouts than the reference's the library's convolutions may be less exact.
     other = variants_of_code(problem, evaluator.generated_code(problem, Lowering.LIBRARY_AS_GIVEN))

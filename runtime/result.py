@@ -199,7 +199,7 @@ def beside_reference(evaluation: Evaluation) -> str:
 
 
 def library_line(evaluation: Evaluation) -> str | None:
-    """Return 'torch's library computes mm, convolution'; None where it computes nothing."""
+    """Return 'torch's library computes mm, convolution', or None."""
     return f"torch's library computes {', '.join(evaluation.library)}" if evaluation.library else None
 
 

@@ -148,8 +148,7 @@ class TargetOptions(TimingOptions):
 class Conditions:
     """The conditions under which a kernel is judged, which identify a run: plain values, read from options once."""
 
-    allow_torch: AllowTorch | None = None
-    """None to decide by the problem."""
+    allow_torch: AllowTorch | None = None  # decided by the problem
     graph: bool = False
     precision: Precision = Precision.FP32
     against: str = Against.STRICT.value

@@ -342,6 +342,19 @@ def test_a_model_writes_the_first_kernel_and_repairs_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.gpu
+def test_attention_of_the_library_is_a_start_that_is_replayed(module: Path, tmp_path: Path) -> None:
+    attention = "torch.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)"
+    source = MODULE.replace("torch.relu(x) * 2", attention).replace("(64, 64)", "(2, 8, 512, 64, dtype=torch.bfloat16)")
+    module.write_text(source)
+    result = kernelwright.optimize(
+        problem=str(module), workload=None, model="rules", max_iterations=1, results=tmp_path / "results"
+    )
+    starts = [path.read_text() for path in (tmp_path / "results" / "multiturn_logs").glob("first_kernel_mine*.py")]
+    assert any("torch computes" in text.splitlines()[0] for text in starts)
+    assert result.verified and result.outcome.best.replay is not None and result.outcome.best.replay.replayed
+
+
+@pytest.mark.gpu
 def test_a_module_alone_is_optimized(module: Path, tmp_path: Path) -> None:
     result = kernelwright.optimize(
         problem=str(module), workload=None, model="rules", max_iterations=1, results=tmp_path / "results"
