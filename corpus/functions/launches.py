@@ -86,11 +86,14 @@ def _of_launch(sources: Sources, module: ModuleText, call: ast.Call, named: ast.
     given = {str(word.arg): word.value for word in call.keywords if word.arg is not None}
     given |= dict(positional_arguments(call, positional(kernel))) if kernel is not None else {}
     more = [word for word in call.keywords if word.arg is None]
-    unknown = []
+    unknown, in_tables = list[ast.expr](), dict[str, list[tuple[ModuleText, ast.expr]]]()
     for word in more:
         known = _entries(sources, module, word.value)
         given |= known or {}
         unknown += [word.value] if known is None else []
+        for there, table in sources.entries.of(module, word.value) or () if known is None else ():
+            for key, item in (_entries(sources, there, table) or {}).items():
+                in_tables.setdefault(key, []).append((there, item))
     parameters = constexprs(kernel) if kernel is not None else [item for item in given if item.isupper()]
     maker = _Maker(sources, module, kernel, name)
     for parameter in parameters:
@@ -98,6 +101,8 @@ def _of_launch(sources: Sources, module: ModuleText, call: ast.Call, named: ast.
             continue
         if parameter in given:
             yield from maker.constexpr(parameter, given[parameter])
+        elif sites := sources.entry_sites(in_tables.get(parameter, [])):
+            yield from maker.row(parameter, sites)
         elif kernel is not None and (default := default_of(kernel, parameter)) is not None:
             yield from maker.at(home).constexpr(parameter, default)
         elif unknown and not maker.computed(parameter):
@@ -107,6 +112,8 @@ def _of_launch(sources: Sources, module: ModuleText, call: ast.Call, named: ast.
     for option in OPTIONS:
         if option in given:
             yield from maker.option(option, given[option])
+        elif sites := sources.entry_sites(in_tables.get(option, [])):
+            yield from maker.row(option, sites)
         elif option in ("num_warps", "num_stages") and kernel is not None and not maker.computed(option):
             if option == "num_stages" and not _loops(sources, home, kernel):
                 continue
@@ -158,8 +165,12 @@ class _Maker:
         return self.module.name in self.sources.texts
 
     def row(self, name: str, sites: Sequence[Site]) -> Iterator[Launched]:
-        """Yield the parameter with these places, if there is another value to try."""
+        """Yield the parameter with these places, if there is another value to try; one for each entry of a table."""
         if not sites:
+            return
+        if len(sites) > 1 and all(site.is_entry for site in sites):
+            for site in sites:
+                yield from self.row(name, [site])
             return
         single = len(sites) == 1 and sites[0].form in (SiteForm.LITERAL, SiteForm.ADDED)
         start = (sites[0].value or OWN) if single else OWN

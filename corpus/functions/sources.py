@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import cached_property
 from operator import add, floordiv, lshift, mul, pow, rshift, sub
 
 from ...core.scopes import Binding, Function, Scopes, positional
+from .entries import MOST_ENTRIES, Entries
 from .modules import ModuleText, UserModules
 from .reach import Reach, nodes_of
 from .signatures import argument_of, default_of
@@ -54,6 +55,8 @@ class Site:
     """The name that an assignment or an argument gives the value to."""
     value: int | None = None
     """The number that stands there."""
+    is_entry: bool = field(default=False, compare=False)
+    """Whether it is the entry of a table, which is a parameter of its own."""
 
 
 class Sources:
@@ -65,6 +68,7 @@ class Sources:
         self.texts = {item.name: item for item in found.modules}
         self._scopes: dict[str, Scopes] = {}
         self._offsets: dict[str, Offsets] = {}
+        self.entries = Entries(self)
         self._open: set[ast.expr] = set()
         """The expressions that are followed now: a name may depend on itself."""
 
@@ -161,7 +165,7 @@ class Sources:
         Of several, each is one of `SiteForm.CHOSEN` or `SiteForm.AFTER`: which of them runs is not known.
         """
         found = self._sites(module, node, steps)
-        several = len(found) > 1
+        several = len(found) > 1 and not all(item.is_entry for item in found)
         return [
             replace(item, form=SiteForm.CHOSEN) if several and item.form is SiteForm.LITERAL else item for item in found
         ]
@@ -181,10 +185,32 @@ class Sources:
                 return self._sites(module, first, steps - 1)
             case ast.Name():
                 return self._of_name(module, node, steps)
+            case ast.Subscript() | ast.Attribute() | ast.Call(func=ast.Attribute(attr="get")):
+                if taken := self._taken(module, node, self.entries.of(module, node)):
+                    return taken
         number = constant(node)
         if number is not None:
             return [self.site(module, node, SiteForm.LITERAL, value=number)]
         return [self.site(module, node, SiteForm.CHOSEN)] if is_choice(node) else []
+
+    def _taken(
+        self, module: ModuleText, node: ast.expr, entries: list[tuple[ModuleText, ast.expr]] | None
+    ) -> list[Site]:
+        """Return the places of the entries that an expression may take from tables, where all of these are numbers."""
+        sites = self.entry_sites(entries or [])
+        chosen = any(constant(entry) is not None or is_choice(entry) for _, entry in entries or ())
+        return sites or ([self.site(module, node, SiteForm.CHOSEN)] if chosen else [])
+
+    def entry_sites(self, entries: Sequence[tuple[ModuleText, ast.expr]]) -> list[Site]:
+        """Return the places of entries; none unless they are few, and numbers, in texts that a candidate may change."""
+        numbers = [constant(node) for _, node in entries]
+        if None in numbers or len(numbers) > MOST_ENTRIES or any(there.name not in self.texts for there, _ in entries):
+            return []
+        sites = [
+            self.site(there, node, SiteForm.LITERAL, value=number)
+            for (there, node), number in zip(entries, numbers, strict=True)
+        ]
+        return [replace(item, is_entry=True) for item in sites]
 
     def site(
         self, module: ModuleText, node: ast.expr, form: SiteForm, name: str = "", value: int | None = None
@@ -210,14 +236,19 @@ class Sources:
             found += here
         return list(dict.fromkeys(found))
 
-    def _imported(self, module: ModuleText, name: str, steps: int) -> list[Site]:
+    def imported(self, module: ModuleText, name: str) -> tuple[ModuleText, ast.Name] | None:
+        """Return the module that an imported name is from, and a use of it at its top level there."""
         where, given = module.imports.get(name, ("", None))
         there = self._modules.get(where)
         if there is None or given is None:
-            return []
+            return None
         use = next((node for node in ast.walk(there.tree) if isinstance(node, ast.Name) and node.id == given), None)
         at_top = use is not None and self.scopes(there).find(use) is self.scopes(there).module.names.get(given)
-        return self._of_name(there, use, steps - 1) if use is not None and at_top else []
+        return (there, use) if use is not None and at_top else None
+
+    def _imported(self, module: ModuleText, name: str, steps: int) -> list[Site]:
+        found = self.imported(module, name)
+        return self._of_name(*found, steps - 1) if found is not None else []
 
     def _of_binding(self, module: ModuleText, binding: Binding, name: str, steps: int) -> list[Site] | None:
         """Return the places of an assigned value; None for a name that changes in another way."""
@@ -231,6 +262,9 @@ class Sources:
             return None
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
         if value is statement.value and not any(isinstance(item, ast.Name) and item.id == name for item in targets):
+            entries = self.entries.of_binding(module, binding, name)
+            if sites := self.entry_sites(entries or []):
+                return sites
             end = self.offsets(module).end(statement)
             return [Site(module.name, end, end, SiteForm.AFTER, name)] if is_choice(value) else []
         found = self._sites(module, value, steps - 1)
@@ -238,17 +272,21 @@ class Sources:
             return found
         return [self.site(module, value, SiteForm.CHOSEN)]
 
-    def _of_parameter(self, module: ModuleText, function: Function, name: str, steps: int) -> list[Site]:
+    def given(self, module: ModuleText, function: Function, name: str) -> list[tuple[ModuleText, ast.expr]]:
         """Return what callers give for a parameter, and its default where one gives nothing."""
         if isinstance(function, ast.Lambda):
             return []
         calls = self._calls.get(function, []) if isinstance(function, ast.FunctionDef) else []
         given = [(there, argument_of(call, positional(function), name)) for there, call in calls]
-        found = [site for there, value in given if value is not None for site in self._sites(there, value, steps - 1)]
+        found = [(there, value) for there, value in given if value is not None]
         default = default_of(function, name)
-        if default is not None and (not given or any(value is None for _, value in given)):
-            found += self._sites(module, default, steps - 1)
+        if default is not None and (not given or len(found) < len(given)):
+            found.append((module, default))
         return found
+
+    def _of_parameter(self, module: ModuleText, function: Function, name: str, steps: int) -> list[Site]:
+        given = self.given(module, function, name)
+        return [site for there, value in given for site in self._sites(there, value, steps - 1)]
 
 
 def constant(node: ast.expr) -> int | None:
