@@ -126,6 +126,7 @@ class LocalEvaluator:
 
         def measured(left: Iterator[Pair]) -> Generator[Evaluation]:
             for kernel, config in left:
+                self.processes.begin_evaluation()
                 self.prepare(problem, kernel)
                 yield self._runner.evaluate_in_full(problem, kernel, config)
 
@@ -179,6 +180,7 @@ class LocalEvaluator:
     def _interleaved(self, problem: TorchProblem, kernel: Kernel, configs: Sequence[Config]) -> list[Evaluation] | None:
         """Evaluate in one process, if all can be; else return None."""
         self.processes.start_compilers()
+        self.processes.begin_evaluation()
         reference_client = self._runner.reference_for(problem, kernel)
         self.forget_candidate()
         cache = self.processes.cache(kernel)
@@ -206,6 +208,7 @@ class LocalEvaluator:
 
     def contest(self, problem: Problem, kernels: Sequence[Kernel]) -> list[Evaluation]:
         """One evaluation per kernel, all timed interleaved; see `core.Judge`."""
+        self.processes.begin_evaluation()
         contest = Contest(self._contest, self._runner, self.settings.precision, self._broken_rule, self._in_full)
         return [self._told(item) for item in contest.evaluations(TorchProblem.of(problem), kernels)]
 
@@ -231,6 +234,7 @@ class LocalEvaluator:
         problem = TorchProblem.of(problem)
         if (broken := self._broken_rule(problem, kernel)) is not None:
             return rejected_evaluation(kernel, Config(), broken, self.settings.precision), None
+        self.processes.begin_evaluation()
         try:
             reference_client, client, compiled = self._runner.prepared(problem, kernel, Config())
             if compiled is not None and compiled.refused:

@@ -40,10 +40,14 @@ class CallParts:
         replayer: Replayer,
         reference_client: ReferenceClient,
         on_cpu: bool,
+        integers: Callable[[], int] | None = None,
     ) -> None:
+        """`integers` gives seeds of integers where launches depend on such: the host's work is measured on others each
+        time, since a process may remember what it worked out for those that it has seen."""
         self._client = client
         self._replayer = replayer
         self._on_cpu = on_cpu
+        self._integers = integers
         self._clock = OutsideClock(None if on_cpu else reference_client.idle, lambda: replayer.go(empty=True)[1])
 
     def measure(
@@ -64,7 +68,7 @@ class CallParts:
         while True:
             calls += self._agreed(self._replayer.go, 1)
             batches.append(self._agreed(self._repeated, 1 + len(steps)) if steps else [0.0])
-            hosts.append(self._client.host_ms())
+            hosts.append(self._client.host_ms(self._integers() if self._integers is not None else None))
             if whole is not None:
                 whole.measure()
             if len(calls) < ROUNDS:

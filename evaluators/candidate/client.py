@@ -178,9 +178,12 @@ class CandidateClient(ExchangingProcess):
         request = {"serial": checked.serial, "seed": checked.correctness.seeds[0], "integers": integers}
         self.ask(Response, self._limits.call_s, "draw_host", **request)
 
-    def host_ms(self) -> float:
-        """Return the host time of a call in ms; on a CPU without its launches and torch's operators."""
-        return self.ask(HostResponse, self._limits.call_s, "host").host_ms
+    def host_ms(self, integers: int | None = None) -> float:
+        """Return the host time of a call in ms; on a CPU without its launches and torch's operators.
+
+        `integers` is the seed of others than those that were drawn.
+        """
+        return self.ask(HostResponse, self._limits.call_s, "host", integers=integers).host_ms
 
     def repeat_ms(self, calls: int) -> float:
         """Make this many calls; return the milliseconds until all have ended."""

@@ -88,6 +88,8 @@ class CandidateWorker:
         self._launches = LaunchCounter(self.device)
         self._launch_times = LaunchTimes(self.device, self.timed.clock, self._languages)
         self._hosted: list[Callable[[], object]] = []  # the call that `host` repeats
+        self._host_call: tuple[int, int, int | None] = (0, 0, None)
+        """Serial, seed, and the seed of the integers that are held."""
         for support in set(imported_supports()) - set(self._languages):
             support.prepare(self.device)
         self._languages = imported_supports()
@@ -251,9 +253,14 @@ class CandidateWorker:
     def draw_host(self, serial: int, seed: int, integers: int | None = None) -> Message:
         """Draw the inputs of the calls that `host` and `repeat` make, perhaps with the integers of another seed."""
         keep_freed_memory()
+        self._host_call = serial, seed, integers
+        self._draw_hosted(integers)
+        return self.repeat(CALLS_UNHEEDED)
+
+    def _draw_hosted(self, integers: int | None) -> None:
+        serial, seed, _ = self._host_call
         with self.problem.holding(integers):
             self._hosted = [self._call(serial, seed)]
-        return self.repeat(CALLS_UNHEEDED)
 
     def repeat(self, calls: int) -> Message:
         """Make this many calls, or none; the evaluator measures the time."""
@@ -262,9 +269,16 @@ class CandidateWorker:
         self._synchronize()
         return {}
 
-    def host(self) -> Message:
-        """Return the time until a call returns, in ms; on a CPU without its launches and torch's operators."""
+    def host(self, integers: int | None = None) -> Message:
+        """Return the time until a call returns, in ms; on a CPU without its launches and torch's operators.
+
+        On request the call has the integers of another seed, for which nothing can be remembered.
+        """
+        if integers is not None:
+            self._draw_hosted(integers)
         counts = self._counted(self._hosted[0], LaunchCounter(self.device, torch=self.device == "cpu"))
+        if integers is not None:
+            self._draw_hosted(self._host_call[2])
         return {"host_ms": max(0.0, counts["call_ms"] - (counts["own_ms"] or 0.0))}
 
     def _counted(self, call: Callable[[], object], counter: LaunchCounter) -> Message:

@@ -257,7 +257,8 @@ class LaunchPlans:
         if broken is None:
             reference = [Operator.model_validate(item) for item in pair.reference_client.counted["details"]]
             pair.client.draw_host(checked, handed.integers)
-            parts = CallParts(pair.client, self._replayer, pair.reference_client, pair.on_cpu)
+            integers = None if handed.integers is None else pair.draw
+            parts = CallParts(pair.client, self._replayer, pair.reference_client, pair.on_cpu, integers)
             judge = partial(self._share_violation, checked, reference, handed.integers)
             host_ms, broken = parts.measure(steps, judge)
             pair.release()

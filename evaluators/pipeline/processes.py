@@ -135,6 +135,10 @@ class Processes:
         self.spare_candidate.close()
         self.replay_workers.discard_spare()
 
+    def begin_evaluation(self) -> None:
+        """Note that what is judged from now on is not compared with what was judged before."""
+        self._references.forget_integers()
+
     def forget_reference(self) -> None:
         """End the reference workers, which frees their memory."""
         self._references.forget()

@@ -52,6 +52,12 @@ class ReferenceClients:
         for client in clients:
             client.wait_ready()
 
+    def forget_integers(self) -> None:
+        """Let the next evaluation be on other sets of integers."""
+        with self._lock:
+            for client in self._clients:
+                client.forget_integers()
+
     def forget(self, but_last: bool = False) -> None:
         """End all workers; or keep the last problem's, unless that reads more than its source, such as a package."""
         with self._lock:

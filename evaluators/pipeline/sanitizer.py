@@ -43,7 +43,7 @@ MEMORY = 4.0
 """The call may take this many times the memory of a worker: the tools keep records in its process."""
 LOG_BYTES = 8 << 20
 OpenApart = Callable[[str, Sequence[Path]], contextlib.AbstractContextManager[Apart]]
-_NOT_FINISHED = "not finished"
+_CLEAN, _NOT_FINISHED = "clean", "not finished"
 _LATE = "the tools together took too long"
 _SOURCE = re.compile(r"""[^"'\s]*candidate-\w+[\\/]+kernel_\d+\.py""")
 """Where a candidate's file lay: code names it in its debug information, and each process has another."""
@@ -78,23 +78,29 @@ class Sanitizer:
     def look(
         self, reference_client: ReferenceClient, replayer: Replayer, checked: VerifiedConfig, kernel: str
     ) -> Sanitized:
-        """Run the tools on a call of a plan that was replayed; `kernel` is the digest of its source."""
+        """Run the tools on a call of each plan that was replayed; `kernel` is the digest of its source."""
         if not checked.replayed:
             return _not_run("its launches are not replayed")
-        handed = checked.plans[0]
-        recorded = replayer.recorded(handed.number)
-        digest = _identity(recorded.plan)
-        if digest not in self._known:
-            tool = installed()
-            if tool is None:
-                return _not_run(f"{PROGRAM} is not installed")
-            replayer.release()  # the call needs as much memory again
-            began = time.monotonic()
-            left = self._most_s - self._spent.get(kernel, 0.0)
-            with replayer.holding(reference_client, handed):
-                self._known[digest] = self._run(tool, reference_client, recorded, checked.weights, left)
-            self._spent[kernel] = self._spent.get(kernel, 0.0) + time.monotonic() - began
-        return self._known[digest]
+        told: dict[str, str] = {}
+        for handed in checked.plans:
+            recorded = replayer.recorded(handed.number)
+            digest = _identity(recorded.plan)
+            if digest not in self._known:
+                tool = installed()
+                if tool is None:
+                    return _not_run(f"{PROGRAM} is not installed")
+                replayer.release()  # the call needs as much memory again
+                began = time.monotonic()
+                left = self._most_s - self._spent.get(kernel, 0.0)
+                with replayer.holding(reference_client, handed):
+                    self._known[digest] = self._run(tool, reference_client, recorded, checked.weights, left)
+                self._spent[kernel] = self._spent.get(kernel, 0.0) + time.monotonic() - began
+            found = self._known[digest]
+            if found.finding is not None:
+                return found
+            # What is not clean for one set of integers is not for the kernel.
+            told |= {name: text for name, text in found.tools.items() if told.get(name, _CLEAN) == _CLEAN}
+        return Sanitized(told)
 
     def _run(
         self, tool: str, reference_client: ReferenceClient, recorded: RecordedPlan, seed: int, seconds: float

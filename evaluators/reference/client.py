@@ -228,11 +228,15 @@ class ReferenceClient:
         return tuple(self.call("distributions")["distributions"])
 
     def integer_sets(self, draw: Callable[[], int]) -> tuple[int, ...]:
-        """Return the seeds of the integers on which launches that depend on such are judged: once drawn, always the
-        same, since kernels are compared by their times on them."""
+        """Return the seeds of the integers on which launches that depend on such are judged: the same within one
+        evaluation, since kernels are compared by their times on them."""
         if not self._integer_sets:
             self._integer_sets = tuple(draw() for _ in range(SETS))
         return self._integer_sets
+
+    def forget_integers(self) -> None:
+        """Draw other sets for the next evaluation: a process of the last one knows its sets."""
+        self._integer_sets = ()
 
     @cached_property
     def remarks(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from kernelwright.core import Evaluation, Status
+from kernelwright.core import Config, Evaluation, Status
 from kernelwright.core.launch_plan import LaunchStep
 from kernelwright.corpus.functions.translation import translate
 from kernelwright.evaluators.candidate.client import CandidateClient
@@ -15,6 +15,7 @@ from kernelwright.evaluators.candidate.verified import RecordedPlan, VerifiedCon
 from kernelwright.evaluators.guards.read_integers import SETS
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.pipeline.launch_plans import LaunchPlans
+from kernelwright.evaluators.reference.client import ReferenceClient
 
 from ...exploits.harness import SETTINGS, unread
 from ...exploits.test_functions import FOLDER, judged
@@ -102,3 +103,34 @@ def test_the_hosts_work_of_each_plan_counts(evaluator: LocalEvaluator, monkeypat
     found = judged(evaluator, "honest_one_number")
     assert found.ok and found.host_us is not None
     assert len(set(drawn)) == len(drawn) == SETS
+
+
+def test_each_evaluation_is_on_other_integers(evaluator: LocalEvaluator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that lives on knows those that it has seen."""
+    drawn: list[tuple[int, ...]] = []
+    really = ReferenceClient.integer_sets
+
+    def integer_sets(client: ReferenceClient, draw: Callable[[], int]) -> tuple[int, ...]:
+        drawn.append(really(client, draw))
+        return drawn[-1]
+
+    monkeypatch.setattr(ReferenceClient, "integer_sets", integer_sets)
+    for _ in range(2):
+        assert checked(evaluator, "honest_one_number").ok
+    first, second = drawn
+    assert not set(first) & set(second)
+
+
+def test_host_work_that_is_remembered_by_integers_counts(evaluator: LocalEvaluator, tmp_path: Path) -> None:
+    text = (FOLDER / "honest_one_number.py").read_text()
+    text = text.replace("import torch\n", "import functools\nimport time\n\nimport torch\n", 1)
+    remembered = "@functools.cache\ndef last_of(*ends):\n    time.sleep(0.005)\n    return max(ends)\n\n\n"
+    text = text.replace("def function", f"{remembered}def function")
+    text = text.replace("int(ends.max().item())", "last_of(*ends.tolist())")
+    (tmp_path / "ops.py").write_text(text)
+    (tmp_path / "rows_kernel.py").write_text((FOLDER / "rows_kernel.py").read_text())
+    function = translate(*(f"{tmp_path / 'ops.py'}::{name}" for name in ("function", "reference", "inputs")))
+    with unread():
+        (found,) = evaluator.evaluate(function.problem, function.kernel, [Config()])
+    assert found.ok and found.host_us is not None
+    assert found.host_us >= 5000, "each call sleeps for 5 ms where its integers are new"

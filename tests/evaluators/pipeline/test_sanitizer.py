@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from kernelwright.core import Config, Evaluation, Kernel, PythonKernel, Status, TorchProblem
+from kernelwright.corpus.functions.translation import translate
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.pipeline.sanitizer import MOST_S, Sanitizer, tool_command
 from kernelwright.evaluators.sandbox import bubblewrap, landlock
@@ -138,6 +139,18 @@ def test_all_tools_make_the_call_and_find_nothing(
         assert request["weights"]["names"] == ["weight"]
         assert [value["dtype"] for value in request["inputs"]["values"]] == ["float32"]
         assert not Path(request["plan"]).exists() and not Path(request["folder"]).exists(), "its files are removed"
+
+
+def test_the_plan_of_each_set_of_integers_is_looked_at(bench: Bench) -> None:
+    bench.tool()
+    folder = Path(__file__).parents[2] / "exploits" / "functions"
+    names = (f"{folder / 'honest_one_number.py'}::{name}" for name in ("function", "reference", "inputs"))
+    function = translate(*names)
+    found = bench.found(function.problem, function.kernel)
+    assert (found.status, found.sanitizer) == (Status.OK, NOTHING), found.message
+    asked = [run[0] for run in bench.runs()]
+    assert len(asked) > len(NOTHING), "one number differs from plan to plan"
+    assert asked == [*NOTHING] * (len(asked) // len(NOTHING))
 
 
 @pytest.mark.parametrize(
