@@ -91,6 +91,10 @@ def draw(problem: ProblemModule, seed: int, distribution: str | None = None) -> 
             _laid_out_like(value, _changed(value, distribution, generator)) if is_floating(value) else value
             for value in inputs
         ]
+    for number, mask in problem.zeros.items():
+        if number not in problem.fixed and changed[number].shape == mask.shape:
+            kept = narrowed(widened(changed[number]).masked_fill(mask, 0), changed[number].dtype)
+            changed[number] = _laid_out_like(changed[number], kept)  # a triangle stays one
     return [inputs[number] if number in problem.fixed else value for number, value in enumerate(changed)]
 
 

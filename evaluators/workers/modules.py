@@ -11,6 +11,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
+ZERO_DRAWS = 4
+"""Draws in which an element is zero that always is: of those that are zero by chance few are so each time."""
 PREPARE = "prepare"
 """The method of a kernel's class that packs its weights, once after they are loaded."""
 
@@ -35,6 +37,7 @@ class ProblemModule:
         self.module = load("kernelwright_problem", path)
         self.device = device
         self._fixed: frozenset[int] | None = None
+        self._zeros: dict[int, Any] | None = None
         self._integers: int | None = None
         # Bound now: a candidate's code may replace it later.
         self._manual_seed = torch.manual_seed if device != "cpu" else torch.default_generator.manual_seed
@@ -76,6 +79,19 @@ class ProblemModule:
         with torch.device(self.device):
             self._manual_seed(seed)
             return [_to(value, self.device) for value in self.module.get_inputs()]
+
+    @property
+    def zeros(self) -> dict[int, Any]:
+        """Masks of the elements of a user's inputs that are always zero, such as those above a diagonal; by input."""
+        if self._zeros is None:
+            self._zeros = {}
+            if hasattr(self.module, "get_fixed"):
+                first, *others = (self._drawn(seed) for seed in range(ZERO_DRAWS))
+                for number, given in enumerate(zip(first, *others, strict=True)):
+                    mask = _always_zero(*given) if is_continuous(given[0]) else None
+                    if mask is not None and bool(mask.any()) and not bool(mask.all()):
+                        self._zeros[number] = mask
+        return self._zeros
 
     @property
     def fixed(self) -> frozenset[int]:
@@ -149,6 +165,20 @@ def is_continuous(value: Any) -> bool:
     import torch
 
     return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
+
+
+def _always_zero(first: Any, *others: Any) -> Any:
+    """Return a mask of the elements that are zero in all of these tensors; None where shapes differ."""
+    if any(other.shape != first.shape for other in others):
+        return None
+    mask = _is_zero(first)
+    for other in others:
+        mask &= _is_zero(other)
+    return mask
+
+
+def _is_zero(value: Any) -> Any:
+    return (value.float() if value.is_floating_point() and value.element_size() == 1 else value) == 0
 
 
 def _held(number: int, kept: Any, other: Any) -> Any:

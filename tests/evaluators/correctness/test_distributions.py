@@ -59,6 +59,19 @@ def test_a_users_tables_and_whole_numbers_stay_as_its_inputs_function_makes_them
         assert torch.equal(changed[0], plain[0]) is (distribution == OTHER_NUMBERS)
 
 
+@pytest.mark.parametrize("narrow", ["", ".to(torch.float8_e4m3fn)"])
+def test_a_triangle_of_a_users_inputs_stays_one(tmp_path: Path, narrow: str) -> None:
+    """A function may read nothing of the other half, which its reference does."""
+    module = problem(tmp_path, f"torch.randn(4, 8, 8).tril(-1){narrow}, torch.randn(4, 8, 8).relu()")
+    module.module.get_fixed = lambda first, second: fixed_inputs(first, second, print)  # type: ignore[attr-defined]
+    upper = ~torch.ones(4, 8, 8).tril(-1).bool()
+    for distribution in (*DISTRIBUTIONS, SPECIAL, *(() if narrow else MIXED)):
+        triangle = draw(module, 1, distribution)[0]
+        assert (triangle.float()[upper] == 0).all(), distribution
+    assert torch.equal(module.zeros[0], upper)
+    assert module.zeros[1].float().mean() < 0.2, "half of the numbers are zero by chance, and not always the same"
+
+
 def test_between_the_elements_of_one_axis_lies_nan(tmp_path: Path) -> None:
     (held,) = Buffers().fill(draw(problem(tmp_path, "torch.rand(8)"), 1, OTHER_STRIDES))
     assert torch.as_strided(held, (15,), (1,))[1::2].isnan().all()
