@@ -226,7 +226,8 @@ def outcome(ran: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     evaluation = found.get("evaluation") or found
     status = str(evaluation.get("status"))
     if status == "ok":
-        return {"outcome": "correct"}
+        times = {name: evaluation.get(name) for name in ("latency_ms", "reference_ms", "interval")}
+        return {"outcome": "correct", **{name: value for name, value in times.items() if value is not None}}
     return {
         "outcome": status,
         "reason": " ".join(str(evaluation.get("log") or evaluation.get("message") or "").split())[:700],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -109,3 +110,70 @@ def test_records_in_the_repository_name_no_place_of_a_machine() -> None:
     for path in (BENCHMARKS.parent / "results" / "samples").rglob("real_functions*.json"):
         for row in json.loads(path.read_text())["rows"]:
             assert functions.without_places(row, row["package"]) == row, f"{path.name}: {row['name']}"
+
+
+times = _loaded("real_function_times")
+TIMER = """import json, sys
+call = json.loads(sys.stdin.readline())
+print("a library's own line")
+print("ready", flush=True)
+for number, _ in enumerate(sys.stdin):
+    print(json.dumps({"ms": 1.0 + 0.01 * number}), flush=True)
+print(json.dumps({"overhead_ms": 0.005}))
+"""
+
+
+class Judged(functions.Machine):  # type: ignore[name-defined, misc]
+    """A machine on which each function is judged so."""
+
+    def judged(self, entry: functions.Entry) -> dict[str, object]:  # type: ignore[name-defined]
+        return {"outcome": "correct", "latency_ms": 1.01}
+
+
+def test_own_calls_are_timed_before_and_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "timer.py").write_text(TIMER)
+    monkeypatch.setattr(times, "TIMER", tmp_path / "timer.py")
+    machine = Judged(tmp_path, "cuda", 60)
+    row = times.measured(ENTRIES[0], machine, times.OwnCall(ENTRIES[0], machine))
+    assert [item["ms"] for item in row["own"]] == [1.0, 1.01]
+    assert row["own_ms"] == pytest.approx(1.0) and row["ratio"] == pytest.approx(1.01)
+    assert "1.010" in times.line_of(row)
+    assert times.within([row]) == 0 and times.within([{**row, "ratio": 1.03}]) == 1
+    times.OwnCall(ENTRIES[0], machine).ended()  # one that is not needed
+
+
+def test_a_process_that_cannot_time_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "timer.py").write_text("import sys\nsys.exit(3)\n")
+    monkeypatch.setattr(times, "TIMER", tmp_path / "timer.py")
+    machine = Judged(tmp_path, "cuda", 60)
+    row = times.measured(ENTRIES[0], machine, times.OwnCall(ENTRIES[0], machine))
+    assert "ratio" not in row and row["own"][0] == {"state": "crashes", "message": "exit status 3"}
+    assert times.within([row]) == 1
+
+
+def test_parts_are_all_functions_and_each_once() -> None:
+    parts = [ENTRIES[number - 1 :: 4] for number, _ in map(times.parse_shard, ("1/4", "2/4", "3/4", "4/4"))]
+    assert sorted(item.name for part in parts for item in part) == sorted(item.name for item in ENTRIES)
+    with pytest.raises(Exception, match="write 2/4"):
+        times.parse_shard("5/4")
+
+
+@pytest.mark.gpu
+def test_a_call_is_timed_on_the_device(tmp_path: Path) -> None:
+    """The device's time of a copy of 256 MB, without the launches, and without what is before it."""
+    (tmp_path / "ops.py").write_text("import time\n\ndef copy(x):\n    time.sleep(0.002)\n    return x.clone()\n")
+    (tmp_path / "bench.py").write_text("import torch\n\ndef inputs(seed):\n    return [torch.randn(1 << 26)]\n")
+    asked = {"function": "ops.py::copy", "file": str(tmp_path / "bench.py"), "inputs": "inputs"}
+    ran = subprocess.run(
+        [sys.executable, str(BENCHMARKS / "real_function_timer.py")],
+        input=json.dumps(asked) + "\ngo\ngo\n",
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    ready, first, second, last = ran.stdout.splitlines()
+    assert ready == "ready" and not json.loads(first)["waits"]
+    assert 0.05 < json.loads(first)["ms"] < 1.5, "the host slept for 2 ms"
+    assert json.loads(second)["ms"] == pytest.approx(json.loads(first)["ms"], rel=0.1)
+    assert 0 <= json.loads(last)["overhead_ms"] < 0.02
