@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from .errors import OptionError
 from .language import VARIABLE as LANGUAGES
 from .secrets import is_secret
 
@@ -35,6 +36,9 @@ _FAMILIES = (
 """Prefixes of the variables that libraries and compilers read."""
 _ADDRESS = "://"
 """Part of an address. A process without network needs none, and it may contain passwords and tokens."""
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_LOADERS = frozenset(["LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "PATH"])
+"""Read when a process starts: each has the value that is in effect here."""
 _QUOTED = re.compile(r"""["']([A-Za-z_]\w*)["']""")
 
 
@@ -52,6 +56,27 @@ def allowed_environment(environment: Mapping[str, str], asked_by: str = "") -> d
         and not is_secret(name)
         and _ADDRESS not in value
     }
+
+
+def named_variables(asked: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that the user names for a function's package: 'NAME', as it is set here, or 'NAME=VALUE'.
+
+    Raises `OptionError` for one that is not set, or that an untrusted process must not have.
+    """
+    found = {}
+    for item in asked:
+        name, given, value = item.partition("=")
+        if not _NAME.fullmatch(name):
+            raise OptionError(f"`env` {item!r} is not a variable", "write NAME or NAME=VALUE")
+        if not given and name not in environment:
+            raise OptionError(f"`env` {name} is not set", f"set it, or write {name}=VALUE")
+        value = value if given else environment[name]
+        why = "its name is that of a secret" if is_secret(name) else "its value is an address" * (_ADDRESS in value)
+        if why or name in _LOADERS:
+            why = why or "it decides which code processes load"
+            raise OptionError(f"`env` {name} is kept from processes that run a candidate: {why}", "leave it out")
+        found[name] = value
+    return found
 
 
 def cores() -> int:

@@ -12,7 +12,7 @@ import ast
 import contextlib
 import symtable
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,8 @@ class UserPackage:
     """The part of a candidate's text that calls the function."""
     patched: bool = False
     """Whether processes see the texts of the modules in place of the files, which may have others."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables that are set in these processes before the package is imported."""
 
     @property
     def shown(self) -> tuple[Path, ...]:
@@ -71,6 +73,7 @@ class UserPackage:
         return {
             "tops": {name: str(path) for name, path in self.tops.items()},
             "modules": {item.label: [item.name, str(item.path)] for item in self.modules},
+            "environment": dict(self.environment),
         }
 
     @cached_property
@@ -80,8 +83,9 @@ class UserPackage:
 
     @cached_property
     def digest_text(self) -> str:
-        """The names and texts of all modules, of which the digest is made."""
-        return "\0".join(part for item in self.modules for part in (item.name, item.text))
+        """The names and texts of all modules and the variables, of which the digest is made."""
+        variables = [f"{name}={value}" for name, value in sorted(self.environment.items())]
+        return "\0".join([part for item in self.modules for part in (item.name, item.text)] + variables)
 
 
 @dataclass(frozen=True)

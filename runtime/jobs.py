@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from ..core import (
     read_journal,
     set_aside,
 )
+from ..core.environment import named_variables
 from ..core.events import Emit, Warned
 from ..core.journal import of
 from ..core.user_package import needs_package
@@ -159,7 +161,7 @@ def _job_of_function(options: ProblemOptions, reference: str, device: str, where
     assert isinstance(options, FunctionOptions)
     if options.problem is not None:
         raise OptionError("`problem` belongs to a kernel file", "a function has `reference` and `inputs`")
-    function = translate(reference, options.reference, options.inputs)
+    function = translate(reference, options.reference, options.inputs, named_variables(options.env, os.environ))
     _require_runnable(function.kernel, reference, device)
     problem = function.problem if options.workload is None else function.problem.at(options.workload)
     if options.tolerance is not None:

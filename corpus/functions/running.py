@@ -10,6 +10,7 @@ from typing import Any
 
 from ...core.environment import allowed_environment
 from ...core.file_locks import temporary_folder
+from ...core.user_package import UserPackage
 from .program import answer_of
 
 TIMEOUT_S = 120.0
@@ -27,18 +28,18 @@ main()
 
 
 def configs_of(
-    tops: Mapping[str, Path], shown: Iterable[Path], kernels: Sequence[tuple[str, str]], asked_by: str
+    package: UserPackage, kernels: Sequence[tuple[str, str]], asked_by: str
 ) -> list[tuple[list[dict[str, Any]], list[str]] | None]:
     """Return the configs and the key of each kernel, given by module and name; None for one without an autotuner.
 
     The modules are imported in a process of its own, in a sandbox; `asked_by` is their text. Raises `KernelError`
     where they cannot be.
     """
-    request = json.dumps({"tops": {name: str(path) for name, path in tops.items()}, "kernels": kernels})
-    environment = allowed_environment(os.environ, asked_by=asked_by)
+    request = json.dumps({"tops": {name: str(path) for name, path in package.tops.items()}, "kernels": kernels})
+    environment = {**allowed_environment(os.environ, asked_by=asked_by), **package.environment}
     what = f"the configs of {', '.join(name for _, name in kernels)} cannot be evaluated here"
     with temporary_folder("kernelwright-program-") as folder:
-        found = confined_answer_of(_PROGRAM.read_text(), folder, shown, request, TIMEOUT_S, what, environment)
+        found = confined_answer_of(_PROGRAM.read_text(), folder, package.shown, request, TIMEOUT_S, what, environment)
     return [item and (item[0], item[1]) for item in found]
 
 

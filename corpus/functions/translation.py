@@ -7,6 +7,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from ...core import JointProblem, KernelError, OptionError, PythonKernel, TorchProblem
@@ -98,10 +99,13 @@ class UserFunction:
     problem: TorchProblem
 
 
-def translate(function: str, reference: str | None, inputs: str | None) -> UserFunction:
+def translate(
+    function: str, reference: str | None, inputs: str | None, environment: Mapping[str, str] = MappingProxyType({})
+) -> UserFunction:
     """Return the function as a candidate, and the reference on its inputs as the problem that it solves.
 
-    `function` and `reference` name callables, `inputs` a function of a seed or a YAML file. Raises `OptionError` or
+    `function` and `reference` name callables, `inputs` a function of a seed or a YAML file; `environment` has the
+    variables under which the package is imported. Raises `OptionError` or
     `KernelError` for what is missing.
     """
     if reference is None or inputs is None:
@@ -128,6 +132,7 @@ def translate(function: str, reference: str | None, inputs: str | None) -> UserF
         tops=tops,
         modules=tuple(UserModule(item.name, item.path, item.text) for item in found.modules),
         call=_CALL.format(function=target.name, options=options),
+        environment=dict(environment),
     )
     kernels, rows = _with_constants(found, _autotuned(package, found), launched(modules, found))
     texts = {}
@@ -176,7 +181,7 @@ def _autotuned(package: UserPackage, found: Reach) -> tuple[Autotuned, ...]:
     if asked:
         said = "\n".join(module.text for module in found.modules)
         try:
-            known |= dict(zip(asked, configs_of(package.tops, package.shown, asked, said), strict=True))
+            known |= dict(zip(asked, configs_of(package, asked, said), strict=True))
         except KernelError as error:
             _LOG.warning(f"{error}; they stay as they are, and are not searched")
     kernels = []

@@ -1,7 +1,7 @@
 """The messages to another machine and back: plain JSON that contains nothing of this machine but the request.
 
-A payload contains texts, configs and settings: no environment variable and no key, and no path but those of a package
-that must be there, too.
+A payload contains texts, configs and settings: no key, no environment variable but those that the user names for a
+package, and no path but those of a package that must be there, too.
 """
 
 from __future__ import annotations
@@ -107,6 +107,7 @@ def _package_text(package: UserPackage | None) -> dict[str, Any] | None:
         "modules": [[item.name, str(item.path), item.text] for item in package.modules],
         "call": package.call,
         "patched": package.patched,
+        "environment": dict(package.environment),
     }
 
 
@@ -130,6 +131,7 @@ def _package(problem: str, found: Mapping[str, Any] | None) -> UserPackage | Non
         modules=tuple(UserModule(name, Path(path), text) for name, path, text in found["modules"]),
         call=found["call"],
         patched=found.get("patched", False),
+        environment=found.get("environment", {}),
     )
 
 

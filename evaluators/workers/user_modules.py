@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -136,9 +137,10 @@ def _told(error: BaseException) -> str:
 
 
 def enter_package(package: Message | None) -> None:
-    """Let this process import a user's package, and name its files in messages; None is no package."""
+    """Let this process import a user's package under its variables, and name its files in messages; None is none."""
     if package is None:
         return
+    os.environ.update(package.get("environment", {}))
     for label, (_, path) in package["modules"].items():
         top = Path(path).parents[label.count("/") - 1] if "/" in label else Path(path)
         USER_FILES[str(top)] = label.partition("/")[0]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from ...evaluators.remote.options import LOCAL, RemoteOptions, choices
+from ...evaluators.remote.options import LOCAL, MODAL, RAY, RemoteOptions, choices
 from .option import OUTPUT as OUTPUT
 from .option import Options, described, mistake, option
 from .trust import SanitizeOptions, TargetOptions
@@ -109,9 +109,16 @@ class FunctionOptions(KernelOptions):
         metavar="ATOL,RTOL",
         trusted=True,
     )
+    env: tuple[str, ...] = option(
+        (),
+        "For a function as `kernel`: an environment variable of its package, NAME or NAME=VALUE; may be repeated.",
+        FUNCTION,
+        metavar="NAME[=VALUE]",
+        trusted=True,
+    )
 
     def check(self) -> None:
-        """Raise `OptionError` for a reference or inputs without a function, and for a tolerance that is none."""
+        """Raise `OptionError` for a reference or inputs without a function, a tolerance that is none, and Modal."""
         super().check()
         if self.tolerance is not None:
             try:
@@ -122,6 +129,9 @@ class FunctionOptions(KernelOptions):
                     "write 1e-3,1e-2 (absolute, relative) or rtol=1e-2",
                 ) from None
         self._of_function("reference", "inputs", "tolerance")
+        if "::" in (self.kernel or "") and getattr(self, "evaluator", LOCAL) == MODAL:
+            why = f"`evaluator` {MODAL} has no packages of yours, and a function runs in its own"
+            raise mistake(why, f"evaluate it here, or with {RAY} on nodes that have the package at the same path")
 
     def _of_function(self, *names: str) -> None:
         """Raise `OptionError` for one of these options if the kernel is not a function."""

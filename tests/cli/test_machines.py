@@ -32,6 +32,13 @@ def test_machines_that_cannot_be_used(kernel_file: Path, module: str, options: t
     assert says in refused(run)
 
 
+@pytest.mark.parametrize("command", [("evaluate", "--kernel"), ("tune", "kernel"), ("optimize", "--kernel")])
+def test_a_function_needs_its_package_there(tmp_path: Path, command: tuple[str, ...]) -> None:
+    given = ("ops.py::scale", "--reference", "ops.py::scale_torch", "--inputs", "ops.py::inputs")
+    said = refused(kernelwright(*command, *given, "--evaluator", "modal", cwd=tmp_path))
+    assert "--evaluator modal has no packages of yours" in said and "with ray on nodes that have the package" in said
+
+
 def test_a_search_that_cannot_begin_leaves_what_there_was(kernel_file: Path) -> None:
     pytest.importorskip("modal")
     run = kernelwright("tune", "kernel", kernel_file.name, *HERE, "--evaluator", "modal", cwd=kernel_file.parent)
