@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from .evaluation import CLEAN, Evaluation
 from .measurement import Measurement
@@ -94,6 +95,32 @@ def loses(evaluation: Evaluation, start: Evaluation | None) -> str | None:
 def workloads_by_key(keys: Mapping[str, str]) -> list[list[str]]:
     """Return the names of workloads with the same key, for each key."""
     return [[name for name in keys if keys[name] == key] for key in dict.fromkeys(keys.values())]
+
+
+@dataclass(frozen=True)
+class WorkloadKeys:
+    """What tells workloads apart in a user's function: equal keys stand for workloads that must share a config."""
+
+    autotuner: Mapping[str, str] = field(default_factory=dict)
+    """The keys of its autotuners."""
+    sizes: Mapping[str, str] = field(default_factory=dict)
+    """The sizes beside its launches."""
+
+    @property
+    def sets(self) -> list[list[str]]:
+        """The workloads that share a config, for each config."""
+        names = self.autotuner or self.sizes
+        return workloads_by_key({name: f"{self.autotuner.get(name)} {self.sizes.get(name)}" for name in names})
+
+
+def joined_keys(first: Mapping[str, str], second: Mapping[str, str]) -> dict[str, str]:
+    """Return keys that are equal where either has equal ones."""
+    found: dict[str, str] = {}
+    for name in first:
+        same = {key for other, key in found.items() if first[other] == first[name] or second[other] == second[name]}
+        found = {other: name if key in same else key for other, key in found.items()}
+        found[name] = name
+    return found
 
 
 def time_at(evaluation: Evaluation, names: Sequence[str]) -> float | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -14,7 +15,7 @@ from ..core import Config, Evaluation, JointProblem, KernelError, TorchProblem
 from ..core.environment import allowed_environment
 from ..core.file_locks import temporary_folder
 from ..core.user_package import CandidateText
-from ..core.workload_rows import configs_by_workload
+from ..core.workload_rows import configs_by_workload, joined_keys
 from ..corpus.functions.constant_places import ConstantPlace, PlaceKey, all_keys, places
 from ..corpus.functions.running import confined_answer_of
 from ..corpus.functions.size_choices import PlaceValue, SizeChoice, Sizes, tells_apart, values_at_places
@@ -97,24 +98,53 @@ def size_keys(function: UserFunction, problem: TorchProblem) -> dict[str, str]:
     return keys if len(set(keys.values())) > 1 else {}
 
 
-def values_by_size(
-    function: UserFunction, problem: TorchProblem, best: Evaluation, evaluations: Sequence[Evaluation]
-) -> tuple[dict[PlaceKey, PlaceValue], str]:
-    """Return what each place of the constants becomes, and what is said of those for which no size tells workloads
-    apart. Each workload gets the config that is the fastest there, if that is faster than the best by more than noise.
+@dataclass(frozen=True)
+class ValuesBySize:
+    """What each place of the constants becomes."""
 
-    Nothing for a function whose places all take one value, or with an autotuner.
+    by_place: Mapping[PlaceKey, PlaceValue] = field(default_factory=dict)
+    said: str = ""
+    """What is said of constants for which no size tells workloads apart."""
+    configs: tuple[Config, ...] = ()
+    """The configs that the workloads have then, the best one first."""
+
+    def combined(self, function: UserFunction) -> list[Config]:
+        """Return what an autotuner can meet beside them: constants of one, and what launches take from another."""
+        launched = {row.constant for row in function.launched}
+        taken = [{name: value for name, value in config.items() if name in launched} for config in self.configs]
+        both = (Config({**config, **own}) for config in self.configs for own in taken)
+        return [config for config in dict.fromkeys(both) if config not in self.configs]
+
+
+def values_by_size(
+    function: UserFunction,
+    problem: TorchProblem,
+    best: Evaluation,
+    evaluations: Sequence[Evaluation],
+    autotuner: Mapping[str, str] = MappingProxyType({}),
+) -> ValuesBySize:
+    """Return what each place of the constants becomes. Each workload gets the config that is the fastest there, if that
+    is faster than the best by more than noise.
+
+    Beside an autotuner workloads have other configs where its keys, `autotuner`, and a size tell them apart; where the
+    keys are all equal, constants alone differ. Nothing for a function whose places all take one value.
     """
     starts = {row.constant: row.start for row in function.launched}
     # Of several places not all may run.
     several = any(len(row.sites) > 1 for row in function.launched)
-    sizes = sizes_in_scope(function, problem) if (len(evaluations) > 1 or several) and not function.kernels else None
+    sizes = sizes_in_scope(function, problem) if len(evaluations) > 1 or several else None
     if sizes is None:
-        return {}, ""
-    whole, shared = Config(best.config), sizes.shared()
-    free = configs_by_workload(best, evaluations, sizes.workload_keys)
+        return ValuesBySize()
+    whole, shared, keys = Config(best.config), sizes.shared(), sizes.workload_keys
+    if function.kernels:
+        joined = joined_keys(keys, autotuner) if autotuner.keys() == keys.keys() else dict.fromkeys(keys, "")
+        if len(set(joined.values())) > 1:
+            keys = joined
+        else:
+            shared = shared | {constant for kernel in function.kernels for constant in kernel.constants.values()}
+    free = configs_by_workload(best, evaluations, keys)
     alike = [item for item in evaluations if all(item.config.get(name) == whole.get(name) for name in shared)]
-    configs = configs_by_workload(best, alike, sizes.workload_keys)
+    configs = configs_by_workload(best, alike, keys)
     lacking = [name for name in starts if any(free[item].get(name) != configs[item].get(name) for item in free)]
     lacking = [name for name in lacking if name in shared]
     # What a launcher computes from one of its values has another value with these configs.
@@ -128,7 +158,8 @@ def values_by_size(
     changed = any(value != starts[key.constant] for key, value in found.items())
     names = ", ".join(dict.fromkeys([*lacking, *more]))
     said = f"{names}: other values are faster at some workloads, but no size in scope tells these apart"
-    return (found if by_size or (changed and several) else {}), said if names else ""
+    used = found if by_size or (changed and several) else {}
+    return ValuesBySize(used, said if names else "", tuple(dict.fromkeys([whole, *configs.values()])))
 
 
 def sizes_in_scope(
@@ -162,7 +193,7 @@ def sizes_in_scope(
             "workloads": asked,
         }
         environment = allowed_environment(os.environ, asked_by=function.kernel.source + problem.source)
-        environment |= support_of(language).cpu_environment
+        environment |= {**function.package.environment, **support_of(language).cpu_environment}
         given, shown = json.dumps(task), function.package.shown
         try:
             # Candidates' files stand in the folder of the process.

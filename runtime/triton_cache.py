@@ -10,6 +10,7 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ..core import Evaluation, JointProblem, KernelError, TorchProblem
@@ -28,13 +29,14 @@ _KEYS_PROGRAM = """
 import importlib, json, sys
 task = json.load(sys.stdin)
 sys.path[:0] = [task["folder"], *task["paths"]]
-from triton.runtime import autotuner
+from triton.runtime import autotuner, jit
 seen = []
 def run(self, *args, **options):
     given = {**dict(zip(self.arg_names, args)), **options}
     dtypes = [str(value.dtype) for value in given.values() if hasattr(value, "dtype")]
     seen.append([self.base_fn.__name__, *(repr(given.get(name)) for name in self.keys), *dtypes])
 autotuner.Autotuner.run = run
+jit.JITFunction.run = lambda self, *args, **options: None
 import problem_of_keys as problem
 module = importlib.import_module(task["module"])
 function, owner = module, None
@@ -77,7 +79,9 @@ def enter_timings(
         root = _copy(function, Path(folder), files)
         Path(folder, "problem_of_cache.py").write_text(problem.source)
         paths = [str(root), str(folder), *function.package.paths]
-        entered = enter(paths, function.target.place.module, function.target.name, workloads, target)
+        entered = enter(
+            paths, function.target.place.module, function.target.name, workloads, target, function.package.environment
+        )
     if not entered:
         raise KernelError(
             "no entry for Triton's cache: an autotuner with one config chooses nothing; the patch is enough"
@@ -100,6 +104,7 @@ def enter(
     function: str,
     workloads: Sequence[Mapping[str, Any]],
     target: Sequence[str | int],
+    variables: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Path]:
     """Call a function at each workload with its times in place of benchmarks; return the files of the entries."""
     task = {
@@ -107,7 +112,7 @@ def enter(
         **{"workloads": list(workloads), "target": list(target)},
     }
     allowed = allowed_environment(os.environ, asked_by=_source(Path(paths[0], module.partition(".")[0])))
-    environment = {**allowed, "TRITONCACHE_AUTOTUNING": "1"}
+    environment = {**allowed, **variables, "TRITON_CACHE_AUTOTUNING": "1"}
     environment.pop("TRITON_INTERPRET", None)
     failure = "no entry for Triton's cache"
     entered: list[str] = answer_of([str(CACHE_PROGRAM)], json.dumps(task), TIMEOUT_S, failure, environment=environment)
@@ -176,6 +181,7 @@ def workload_keys(function: UserFunction, problem: TorchProblem) -> dict[str, st
             "workloads": {name: dict(member.sizes) for name, member in members.items()},
         }
         known = allowed_environment(os.environ, asked_by=function.kernel.source + problem.source)
+        known |= function.package.environment
         try:
             found: dict[str, str] = answer_of(
                 ["-c", _KEYS_PROGRAM], json.dumps(task), TIMEOUT_S, "no keys", environment=known

@@ -11,17 +11,18 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ..core import Config, Evaluation, Evaluator, JointProblem, Kernel, KernelError, PythonKernel, TorchProblem
 from ..core.events import Emit, Note, Warned
 from ..core.file_locks import temporary_folder
 from ..core.files import write_whole
-from ..core.workload_rows import configs_by_workload
+from ..core.workload_rows import WorkloadKeys, configs_by_workload
 from ..corpus.functions.constant_places import PlaceKey
 from ..corpus.functions.size_choices import PlaceValue
 from ..corpus.recorded import RecordedProblem, TraceDataset, solution_of
-from ..evaluators.sizes_in_scope import size_keys, values_by_size
+from ..evaluators.sizes_in_scope import ValuesBySize, size_keys, values_by_size
 from .jobs import Job
 from .options.groups import ReturnOptions
 from .triton_cache import enter_timings, workload_keys
@@ -49,16 +50,12 @@ class PatchDestination:
         return way if job.function is not None and way != cls() else None
 
 
-def autotuner_keys(destination: PatchDestination | None, job: Job) -> dict[str, str]:
-    """Return the keys by which the function can distinguish workloads: its autotuner, or the sizes beside its launches.
-
-    Empty without new configs.
-    """
+def distinguishing_keys(destination: PatchDestination | None, job: Job) -> WorkloadKeys:
+    """Return what tells workloads apart in a job's function; nothing where no configs are brought back."""
     if destination is None or job.function is None:
-        return {}
-    if job.function.kernels:
-        return workload_keys(job.function, job.problem)
-    return size_keys(job.function, job.problem)
+        return WorkloadKeys()
+    tuned = workload_keys(job.function, job.problem) if job.function.kernels else {}
+    return WorkloadKeys(tuned, size_keys(job.function, job.problem) if job.function.launched else {})
 
 
 def write_result(
@@ -71,12 +68,14 @@ def write_result(
     evaluator: Evaluator,
     emit: Emit,
     compared: Sequence[Evaluation] = (),
+    autotuner: Mapping[str, str] = MappingProxyType({}),
 ) -> Path | None:
     """Write the result as requested. Return the patch, which is offered only if the patched package passes the check.
 
     `best` has the config of the winner, `kernel` is bound to it, and `tried` are all evaluations of its code. `configs`
-    are for an autotuner (`select_autotune_configs`), and may help even if the winner is the original function. Without
-    an autotuner, of the configs in `compared` those that are faster at some workloads stand there by size.
+    are for an autotuner (`select_autotune_configs`), and may help even if the winner is the original function. What
+    launches take from the configs in `compared` that are faster at some workloads stands there by size, beside the keys
+    of an `autotuner`.
     Raises `KernelError` if the result cannot be mapped to the user's files.
     """
     function = job.function
@@ -84,9 +83,16 @@ def write_result(
     own = function.kernel.declared_configs
     # Only the user's own code runs for this, with other constants.
     unchanged = same_but_config(job.kernel, kernel)
-    by_place, said = values_by_size(function, job.problem, best, compared) if unchanged else ({}, "")
-    if said:
-        emit(Note(said))
+    found = values_by_size(function, job.problem, best, compared, autotuner) if unchanged else ValuesBySize()
+    by_place = found.by_place
+    if found.said:
+        emit(Note(found.said))
+    if by_place and function.kernels:
+        if all(item.correct for item in evaluator.evaluate(job.problem, job.kernel, found.combined(function))):
+            configs, own = found.configs, []  # others were not tried with values by size
+        else:
+            by_place = {}
+            emit(Note("values by size and the autotuner's configs are not right together; one value serves all"))
     if kernel.digest == job.kernel.digest and not by_place and not (own and undeclared(configs[1:], own)):
         emit(Note(NOTHING))
         return None

@@ -171,9 +171,10 @@ class KernelOptimizer:
             for evaluation in turn.evaluations
         ]
         best = outcome.best.model_copy(update={"config": dict(outcome.kernel.config)})
-        configs = select_autotune_configs(best, tried, workload_keys(job.function, job.problem))
+        keys = workload_keys(job.function, job.problem)
+        configs = select_autotune_configs(best, tried, keys)
         evaluator = self._evaluators.searcher(self._evaluators.pool[0])
-        return write_result(way, job, outcome.kernel, best, configs, tried, evaluator, self._emit, tried)
+        return write_result(way, job, outcome.kernel, best, configs, tried, evaluator, self._emit, tried, keys)
 
     def _prepare(self, problem: Problem, backend: str) -> Path:
         """Check that the model answers, and make room for a run that does not resume; the path of its transcript."""

@@ -31,7 +31,7 @@ from ...core import (
 from ...core.events import Emit, Finished, Note, SearchStarted, Warned, working
 from ...core.extras import require_extra
 from ...core.space_inference import named_sizes
-from ...core.workload_rows import workloads_by_key
+from ...core.workload_rows import WorkloadKeys
 from ...evaluators.several_workloads import SeveralWorkloads, merged_profile
 from ...evaluators.waiting import WorkingClock
 from ...runtime import command
@@ -45,7 +45,7 @@ from ...runtime.runtime import OpenSearcher, Runtime
 from ...runtime.write_result import (
     NOTHING,
     PatchDestination,
-    autotuner_keys,
+    distinguishing_keys,
     save_solution,
     select_autotune_configs,
     write_result,
@@ -179,7 +179,7 @@ def run(plan: Plan, emit: Emit) -> Result:
         evaluator = at_workloads(partial(plan.open_evaluator, clock=clock), stack)
         profiles, keys = _looked_at(plan, evaluator, emit)
         space, start = _searched_space(plan, profiles)
-        sets = workloads_by_key(keys)
+        sets = keys.sets
         tuner = _tuner(plan, space.space, start, profiles, sets)
         search = Search(
             job.problem, job.kernel, space.space, tuner, evaluator, journal, plan.budget, emit, plan.patience, clock,
@@ -213,8 +213,8 @@ def run(plan: Plan, emit: Emit) -> Result:
 
 def _looked_at(
     plan: Plan, evaluator: SeveralWorkloads[Searcher], emit: Emit
-) -> tuple[dict[str, Profile], dict[str, str]]:
-    """Return the profile of each workload, and the keys by which the function's autotuner distinguishes workloads."""
+) -> tuple[dict[str, Profile], WorkloadKeys]:
+    """Return the profile of each workload, and what tells workloads apart in a user's function."""
     job = plan.job
     loading = threading.Thread(target=catalogue.preload, args=(plan.tuner,), daemon=True)
     with (
@@ -222,7 +222,7 @@ def _looked_at(
         ThreadPoolExecutor(1, "keys") as beside,
     ):
         loading.start()
-        reading = beside.submit(autotuner_keys, plan.destination, job)
+        reading = beside.submit(distinguishing_keys, plan.destination, job)
         profiles = {name: seen_in(profile, job.kernel) for name, profile in evaluator.profiles(job.problem).items()}
         keys = reading.result()
         loading.join()
@@ -255,7 +255,7 @@ def _tuner(
     return per_workload(make, sets) if catalogue.adaptive(plan.tuner) else make(())
 
 
-def _handed_on(plan: Plan, tuned: Result, keys: Mapping[str, str], evaluator: Evaluator, emit: Emit) -> Result:
+def _handed_on(plan: Plan, tuned: Result, keys: WorkloadKeys, evaluator: Evaluator, emit: Emit) -> Result:
     """Write a faster kernel into its dataset, or back into the user's package."""
     found, job = tuned.found, plan.job
     if tuned.kernel_path is not None and found.best is not None:
@@ -269,8 +269,10 @@ def _handed_on(plan: Plan, tuned: Result, keys: Mapping[str, str], evaluator: Ev
         emit(Note(NOTHING))
         return tuned
     bound, tried = job.kernel.bind(best.config), [*found.evaluations, *found.finals]
-    configs = select_autotune_configs(best, tuned.compared, keys)
-    patch = write_result(plan.destination, job, bound, best, configs, tried, evaluator, emit, tuned.compared)
+    configs = select_autotune_configs(best, tuned.compared, keys.autotuner)
+    patch = write_result(
+        plan.destination, job, bound, best, configs, tried, evaluator, emit, tuned.compared, keys.autotuner
+    )
     return tuned.model_copy(update={"patch": patch})
 
 

@@ -16,7 +16,7 @@ from .autotuning import Autotuned, list_of_configs
 from .constant_places import PlaceKey
 from .launch_constants import without_launch_constants
 from .modules import functions_of
-from .size_choices import PlaceValue
+from .size_choices import PlaceValue, SizeChoice
 from .sources import SiteForm
 from .text_edits import with_expressions
 from .translation import UserFunction
@@ -48,8 +48,11 @@ def put_back(
     new = _new_constants(start, final, kernel)
     values = {item.constant: kernel.config.get(item.constant, item.start) for item in function.launched}
     originals = _originals(function)
-    # A list of configs was measured with one choice of what launches take.
-    configs = [item for item in configs if all(item.get(name, value) == value for name, value in values.items())]
+    # A list of configs was measured with these choices of what launches take.
+    taken = {name: {value} for name, value in values.items()}
+    for key, place in (by_place or {}).items():
+        taken[key.constant] |= place.values if isinstance(place, SizeChoice) else {place}
+    configs = [item for item in configs if all(item.get(name, values[name]) in taken[name] for name in values)]
     found: dict[Path, str] = {}
     for module in function.package.modules:
         text = _without(final.files[module.label], {*_OURS, *new} - set(_assigned(module.text)))

@@ -29,6 +29,11 @@ class SizeChoice:
     last: Value
     """The value beyond."""
 
+    @property
+    def values(self) -> set[Value]:
+        """All values."""
+        return {*(value for value, _ in self.pieces), self.last}
+
     def text(self, start: Value, own: str) -> str:
         """Return the expression. `own` stands where the value is that of the start."""
         texts = [f"{self._one(value, start, own)} if {self.size} <= {bound}" for value, bound in self.pieces]
@@ -40,7 +45,7 @@ class SizeChoice:
     def entry(self, name: str) -> str:
         """Return the entries of a dict with the chosen value under a name, and none where the code's own is there."""
         values = [*(value for value, _ in self.pieces), self.last]
-        if OWN not in values:
+        if OWN not in self.values:
             return f'"{name}": {self.text(OWN, "")}'
         dicts = [f'{{"{name}": {value!r}}}' if value != OWN else "{}" for value in values]
         bounds = [f" if {self.size} <= {bound} else " for _, bound in self.pieces]

@@ -15,7 +15,7 @@ import kernelwright.commands.tune.kernel as tune_module
 import pytest
 from kernelwright.core import Config, Evaluation, KernelError, Profile, Status, Tuner
 from kernelwright.core.events import Event, Note
-from kernelwright.core.workload_rows import merged, workloads_by_key
+from kernelwright.core.workload_rows import WorkloadKeys, merged
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.sandbox import bubblewrap, landlock
 from kernelwright.evaluators.sandbox.places import Places
@@ -27,7 +27,7 @@ from kernelwright.runtime.triton_cache import enter_timings
 from kernelwright.runtime.write_result import (
     NOTHING,
     PatchDestination,
-    autotuner_keys,
+    distinguishing_keys,
     select_autotune_configs,
     write_result,
 )
@@ -136,8 +136,8 @@ def test_workloads_are_tuned_apart_where_an_autotuner_tells_them_apart(
 ) -> None:
     function = package.translated(package.copied(tmp_path))
     job = Job(function.kernel, function.problem, "cuda", package.name, function=function)
-    assert len(workloads_by_key(autotuner_keys(PatchDestination(tmp_path / "out.diff"), job))) == keys
-    assert autotuner_keys(None, job) == {}
+    assert len(distinguishing_keys(PatchDestination(tmp_path / "out.diff"), job).sets) == keys
+    assert distinguishing_keys(None, job).sets == []
 
 
 def test_a_search_knows_what_the_autotuner_tells_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -158,7 +158,9 @@ def test_a_search_knows_what_the_autotuner_tells_apart(monkeypatch: pytest.Monke
         return create(*given)
 
     monkeypatch.setattr(tune_module, "Search", Stopped)
-    monkeypatch.setattr(tune_module, "autotuner_keys", lambda destination, job: {"few": "16", "many": "64"})
+    monkeypatch.setattr(
+        tune_module, "distinguishing_keys", lambda destination, job: WorkloadKeys({"few": "16", "many": "64"})
+    )
     monkeypatch.setattr(catalogue, "create_tuner", noting)
     given = {"reference": reference, "inputs": inputs, "device": "cpu", "sandbox": "none", "tuner": "hill_climb"}
     with pytest.raises(KeyboardInterrupt):

@@ -20,7 +20,13 @@ from kernelwright.evaluators.settings import Sandbox, Settings
 from kernelwright.evaluators.sizes_in_scope import size_keys, sizes_in_scope
 from kernelwright.runtime.evaluators import at_workloads
 from kernelwright.runtime.jobs import Job
-from kernelwright.runtime.write_result import NOTHING, PatchDestination, write_result
+from kernelwright.runtime.write_result import (
+    NOTHING,
+    PatchDestination,
+    distinguishing_keys,
+    select_autotune_configs,
+    write_result,
+)
 
 from ...core.test_workload_rows import merged, timed
 from ...user_packages import apply
@@ -176,6 +182,45 @@ def test_the_start_stays_where_it_is_the_fastest(tmp_path: Path) -> None:
         assert heard == [Note(NOTHING)]
         assert write_result(*given, [start, other], judge, heard.append, [start, other]) is not None
     assert "+    B = 32 if n <= 512 else 256\n" in (tmp_path / "out.diff").read_text()
+
+
+AUTOTUNED = """@triton.autotune([triton.Config({"TILE": 32}), triton.Config({"TILE": 64})], key=KEY)
+@triton.jit
+def _copy(x, y, n, TILE: tl.constexpr):
+    for start in range(tl.program_id(0) * TILE, n, tl.num_programs(0) * TILE):
+        o = start + tl.arange(0, TILE)
+        tl.store(y + o, tl.load(x + o, mask=o < n), mask=o < n)
+
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "configs"),
+    [('["n"]', ['{"TILE": 256}', '{"TILE": 128}']), ("[]", ['{"TILE": 256}'])],
+    ids=["the key tells workloads apart", "it does not"],
+)
+def test_constants_of_a_launch_beside_an_autotuner_have_values_by_size(
+    tmp_path: Path, key: str, configs: list[str]
+) -> None:
+    body = SIZE + "    z = torch.empty_like(x)\n    _copy[(3,)](x, z, n)\n    B = 32\n" + LAUNCH.replace("(x, ", "(z, ")
+    function = written(tmp_path, body, AUTOTUNED.replace("KEY", key))
+    job = Job(function.kernel, function.problem, "cpu", "scale", function=function)
+    keys = distinguishing_keys(PatchDestination(tmp_path / "out.diff"), job)
+    assert keys.sets == [["few"], ["many"]]
+    few, many = {"TILE": 128, "SCALE_BLOCK": 64}, {"TILE": 256, "SCALE_BLOCK": 256}
+    tried = [at_both(few, 1.0, 9.0), at_both({**many, "SCALE_BLOCK": 64}, 1.5, 9.0), at_both(many, 3.0, 2.0)]
+    tried = [item.model_copy(update={"config": {**function.kernel.config, **item.config}}) for item in tried]
+    best, kernel = tried[2], function.kernel.bind(tried[2].config)
+    for_autotuner = select_autotune_configs(best, tried, keys.autotuner)
+    with contextlib.ExitStack() as stack:
+        given = (job, kernel, best, for_autotuner, tried, interpreter(stack), [].append, tried, keys.autotuner)
+        patch = write_result(PatchDestination(tmp_path / "out.diff"), *given)
+    assert patch is not None and apply(patch, tmp_path).returncode == 0
+    text = (tmp_path / "ops.py").read_text()
+    assert "    B = 64 if n <= 512 else 256\n" in text
+    assert [item in text for item in configs] == [True] * len(configs)
+    assert text.count("triton.Config(") == len(configs)
 
 
 def test_the_function_is_run_in_a_sandbox(tmp_path: Path) -> None:
