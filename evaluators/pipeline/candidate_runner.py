@@ -23,6 +23,7 @@ from ..workers.client import Worker
 from ..workers.removal import remove_tree
 from ..workers.shortages import ATTEMPTS, TRIED
 from .device_access import DeviceAccess
+from .device_memory import held_by_others, may_be_short
 from .evaluation import EvaluationPipeline
 from .processes import Processes
 from .servers import languages_of
@@ -251,6 +252,9 @@ class CandidateRunner:
             if not reference_client.alive:
                 reference_client = self.reference_for(reference_client.problem, client.kernel)
             found = self._evaluate_with_memory(reference_client, client, config, compiled, prune_above_ms)
+            if (cause := self._held_by_others(reference_client, client, found)) is not None:
+                failure = CandidateError(Status.NOT_MEASURED, cause)
+                found = failed_evaluation(reference_client, client, config, failure)
             if found.measured or attempt == ATTEMPTS:
                 break
             _LOG.warning("%s; it is tried again", found.message)
@@ -295,7 +299,26 @@ class CandidateRunner:
         texts = [item.model_dump_json(exclude={"measurement", "reference", "baselines", "log"}) for item in found]
         if not any(said in text for text in texts for said in OUT_OF_MEMORY):
             return False
-        return self._access.began_shared or self.processes.reference_client(problem).keeps_memory
+        reference_client = self.processes.reference_client(problem)
+        if self._access.began_shared or reference_client.keeps_memory:
+            return True
+        return may_be_short(reference_client.environment.get("uuid"))
+
+    def _held_by_others(
+        self, reference_client: ReferenceClient, client: CandidateClient, found: Evaluation
+    ) -> str | None:
+        """Return the cause where a kernel failed for want of memory that other processes hold on the GPU.
+
+        Only an empty GPU shows that: all workers on it end, and are started again for what comes next.
+        """
+        lacked = found.status in (Status.RUNTIME_ERROR, Status.CRASHED) and any(
+            said in found.message for said in OUT_OF_MEMORY
+        )
+        if not lacked or not may_be_short(gpu := reference_client.environment.get("uuid")):
+            return None
+        client.close()
+        self.processes.leave_device()
+        return held_by_others(gpu, found.message)
 
     def forget_candidate(self) -> None:
         """End the candidate's process; its files are removed later, those that were compiled for it too."""

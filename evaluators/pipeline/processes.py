@@ -52,7 +52,7 @@ class Processes:
         self._limits = limits
         self._precision = precision
         self._closed = False
-        self.servers = ForkServers(device, self._folders, sandbox, self._end_workers)
+        self.servers = ForkServers(device, self._folders, sandbox, self.leave_device)
         """The fork servers of the workers."""
         self._references = ReferenceClients(self.new_reference_client, self._problem)
         self._tidying = ThreadPoolExecutor(1, "tidying")
@@ -262,7 +262,8 @@ class Processes:
         remove_tree(self.folder)
         self._folders.own.close()
 
-    def _end_workers(self) -> None:
+    def leave_device(self) -> None:
+        """End all workers but the caller's candidates; those that are needed again are started again."""
         self.replay_workers.close()
         self.spare_candidate.close()
         self.forget_reference()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 EVERY_S = 0.02
 """Samples are no closer than this: a query takes some microseconds, of power up to a millisecond."""
@@ -45,6 +45,12 @@ class Telemetry:
         reasons = self._ask(nvml.nvmlDeviceGetCurrentClocksEventReasons)
         self._note("throttled", None if reasons is None else float(bool(reasons & _THROTTLED)))
 
+    def memory(self) -> Any:
+        """Return bytes `used` by processes, and the `total`; None for a GPU that does not tell."""
+        if self._handle is None:
+            return None
+        return self._ask(self._nvml.nvmlDeviceGetMemoryInfo, self._nvml.nvmlMemory_v2)
+
     def medians(self) -> dict[str, float]:
         """sm_mhz, memory_mhz, temperature_c, power_w as medians; throttled as the share of samples.
 
@@ -64,7 +70,7 @@ class Telemetry:
         if value is not None:
             self._seen.setdefault(name, []).append(float(value))
 
-    def _ask(self, function: Callable[..., int], *arguments: int) -> int | None:
+    def _ask(self, function: Callable[..., Any], *arguments: int) -> Any:
         try:
             return function(self._handle, *arguments)
         except self._nvml.NVMLError:
@@ -79,6 +85,19 @@ class Telemetry:
             return self._nvml.nvmlDeviceGetHandleByUUID(gpu if gpu.startswith("GPU-") else f"GPU-{gpu}")
         except self._nvml.NVMLError:
             return None
+
+
+class DeviceMemory(NamedTuple):
+    """The memory of a GPU, and what all processes together use of it."""
+
+    used_gib: float
+    total_gib: float
+
+
+def memory_of(gpu: str | int) -> DeviceMemory | None:
+    """Return the memory of a GPU, named as for `Telemetry`; None where it does not tell."""
+    found = Telemetry(gpu).memory()
+    return None if found is None else DeviceMemory(found.used / 2**30, found.total / 2**30)
 
 
 def driver_version() -> str | None:

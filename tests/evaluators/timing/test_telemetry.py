@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pynvml
 import pytest
-from kernelwright.evaluators.timing.telemetry import EVERY_S, Telemetry, driver_version
+from kernelwright.evaluators.timing.telemetry import EVERY_S, Telemetry, driver_version, memory_of
 
 NVML = r"""
 #include <cstring>
@@ -31,6 +31,11 @@ int nvmlDeviceGetClockInfo(void* handle, unsigned type, unsigned* mhz) {
     return known(handle);
 }
 int nvmlDeviceGetTemperature(void*, unsigned, unsigned*) { return 3; }
+struct Memory { unsigned version; unsigned long long total, reserved, free, used; };
+int nvmlDeviceGetMemoryInfo_v2(void* handle, Memory* memory) {
+    memory->total = 80ull << 30, memory->used = 3ull << 29;
+    return known(handle);
+}
 int nvmlDeviceGetPowerUsage(void* handle, unsigned* milliwatts) { *milliwatts = 250500; return known(handle); }
 int nvmlDeviceGetCurrentClocksEventReasons(void* handle, unsigned long long* reasons) {
     *reasons = asked % 4 == 1 ? 0x20 : 0x1;
@@ -73,6 +78,12 @@ class Time:
 
     def __call__(self) -> float:
         return self.now
+
+
+@pytest.mark.usefixtures("nvml")
+def test_the_memory_that_all_processes_use() -> None:
+    assert memory_of("abc") == (1.5, 80.0)
+    assert memory_of("of another machine") is None
 
 
 @pytest.mark.usefixtures("nvml")
