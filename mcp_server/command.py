@@ -21,6 +21,7 @@ from ..runtime.options.groups import OUTPUT, DeviceOptions
 from ..runtime.options.option import option
 from ..runtime.options.trust import QuickOptions
 from ..runtime.runtime import Runtime
+from .client_input import client_input
 
 EXAMPLES = ("mcp --root ~/kernels", "mcp --root ~/kernels --transport http --port 8484")
 TO_STDERR = True
@@ -129,7 +130,8 @@ def run(plan: Plan, emit: Emit) -> Result:
     """Serve until the client leaves, or for ever."""
     server = plan.open_server()
     if plan.transport is Transport.STDIO:
-        server.run("stdio")
+        with client_input():
+            server.run("stdio")
     else:
         emit(Note(f"serving {plan.root.resolve()} at http://{LOOPBACK}:{plan.port}/mcp"))
         server.run("streamable-http", host=LOOPBACK, port=plan.port, **plan.http)

@@ -1,4 +1,4 @@
-"""A kernel that lacked a GPU's memory because others held it is not measured: on a CPU, with a GPU's figures made up."""
+"""A kernel that lacked a GPU's memory because others held it is not measured: on a CPU, with made-up figures."""
 
 from __future__ import annotations
 
