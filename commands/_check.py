@@ -42,9 +42,11 @@ class Verdict(StrEnum):
     DISTURBED = "disturbed"
     """Correct, but other processes disturbed the timing twice."""
     RECORDED = "recorded"
+    NOT_MEASURED = "not measured"
+    """The machine prevented it: nothing is known of the kernel."""
 
 
-FAILED = (Verdict.WRONG, Verdict.UNPROVEN, Verdict.SLOWER)
+FAILED = (Verdict.WRONG, Verdict.UNPROVEN, Verdict.SLOWER, Verdict.NOT_MEASURED)
 _UNDECIDED = (Verdict.CHECKED, Verdict.DISTURBED)
 
 
@@ -152,6 +154,8 @@ class Check:
 
     def _verdict(self) -> tuple[Verdict, str]:
         found = self._found[-1]
+        if not found.measured:
+            return Verdict.NOT_MEASURED, found.message
         if found.status is Status.UNPROVEN:
             return Verdict.UNPROVEN, f"{found.message}; `require_replay` accepts such kernels"
         if not found.ok:

@@ -19,14 +19,15 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from ..core import KernelError, KernelwrightError, TorchProblem
+from ..core import KernelError, ProblemError, TorchProblem
 from ..core.baselines import COMPILE, DEFAULT
 from ..core.json_lines import JsonLines
 from ..corpus import find_problem, list_problems
 from ..evaluators.local import LocalEvaluator
+from ..evaluators.reference.client import ReferenceLostError
 from ..runtime import result
 from ..runtime.devices import device_label
-from ..runtime.options.trust import TimingOptions
+from ..runtime.options.trust import Conditions, TimingOptions
 
 DISTURBED = "DISTURBED"
 VERSION = "3"
@@ -156,7 +157,7 @@ class Records(JsonLines):
         """The record with this key, measured now where there is none. Raises `KernelwrightError` where that fails.
 
         A disturbed record is kept too, or a busy machine would measure for minutes at every call; `again` measures it
-        once more. `resume` takes a failure from its record, too.
+        once more. `resume` takes a failure from its record, too. What the machine prevented leaves no record.
         """
         if resume and (reason := self._failure(key)) is not None:
             raise KernelError(reason)
@@ -164,8 +165,9 @@ class Records(JsonLines):
         if known is None or (again and known.get("contention") is not None):
             try:
                 self.add(key, *measure())
-            except KernelwrightError as error:
-                self._write({"key": dict(key), _FAILED: str(error)})
+            except (KernelError, ProblemError) as error:
+                if not isinstance(error, ReferenceLostError):
+                    self._write({"key": dict(key), _FAILED: str(error)})
                 raise
             known = self.find(key)
             assert known is not None
@@ -206,6 +208,7 @@ def problem_key(problem: TorchProblem, device: str, timing: TimingOptions) -> di
         "sizes": problem.sizes_key,
         "graph": str(timing.graph),
         "precision": timing.precision.value,
+        "proof": Conditions.of(timing).proof,
     }
 
 

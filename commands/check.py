@@ -1,6 +1,6 @@
 """Check kernels against their references, and compare their speed with stored figures of the same device.
 
-Exit codes: 0 all are correct and none is slower, 1 some are wrong, unproven or slower, 2 wrong usage.
+Exit codes: 0 all are correct and none is slower, 1 some are wrong, unproven, slower or not measured, 2 wrong usage.
 """
 
 from __future__ import annotations

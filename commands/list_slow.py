@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..agent.bottleneck import performance_category
-from ..core import Config, KernelError, KernelwrightError, Target
+from ..core import Config, DeviceError, KernelError, KernelwrightError, Target
 from ..core.events import Emit, progress
 from ..core.files import cache_folder
 from ..corpus import find_problem, list_kernel_files, list_kernels, list_problems
@@ -273,6 +273,8 @@ def _row(job: Job, evaluator: LocalEvaluator, find_or_measure: Callable[..., Met
 
 def _measured(job: Job, evaluator: LocalEvaluator) -> tuple[dict[str, Any], dict[str, str]]:
     (evaluation,) = evaluator.evaluate(job.problem, job.kernel, [Config()])
+    if not evaluation.measured:
+        raise DeviceError(evaluation.message)
     if evaluation.speedup is None or not evaluation.ok:
         text = str(evaluation.rejection or evaluation.message)
         raise KernelError(f"{evaluation.status}: {(text.splitlines() or [''])[0]}")

@@ -22,6 +22,8 @@ from .profile import Profile
 from .turn_record import TurnRecord
 
 _IDENTITY = ("problem", "reference", "sizes", "kernel", "device", "allow_torch", "graph", "precision", "against")
+_LATER = ("proof", "versions")
+"""Fields that older journals do not have: what is not known is not compared."""
 
 
 class RunRecord(Line):
@@ -42,13 +44,18 @@ class RunRecord(Line):
     """Precision of the reference; missing in older journals."""
     against: str = STRICT
     """The baseline that the target speedup is against."""
+    proof: str = ""
+    """How a kernel is proven: 'replayed', 'quick', or 'as it runs' where no replay is required."""
+    versions: str = ""
+    """Versions of torch and of the kernel's language on this machine, 'torch 2.13.0, triton 3.6.0'."""
     backend: str = ""
     model: str = "rules"
     """The proposer: the name of a model, or 'rules'."""
 
     def changed(self, other: RunRecord) -> list[str]:
         """Return the names of fields that differ but must be equal for a run to resume from a journal."""
-        return [name for name in _IDENTITY if getattr(self, name) != getattr(other, name)]
+        changed = [name for name in (*_IDENTITY, *_LATER) if getattr(self, name) != getattr(other, name)]
+        return [name for name in changed if name in _IDENTITY or (getattr(self, name) and getattr(other, name))]
 
 
 class PriorRecord(Line):

@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -227,9 +228,19 @@ def run_record(job: Job, model: str) -> RunRecord:
         graph=str(job.conditions.graph),
         precision=job.precision.value,
         against=job.against,
+        proof=job.conditions.proof,
+        versions="" if job.where else _versions(job.kernel),
         backend=job.backend,
         model=model,
     )
+
+
+def _versions(kernel: Kernel) -> str:
+    """Return the versions of what compiles and runs a kernel here; empty where one cannot be told."""
+    try:
+        return ", ".join(f"{package} {version(package)}" for package in ("torch", *kernel.language.packages))
+    except PackageNotFoundError:
+        return ""
 
 
 @contextlib.contextmanager

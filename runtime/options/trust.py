@@ -155,6 +155,8 @@ class Conditions:
     """The baseline of the target speedup; the reference without a target."""
     beside_compile: bool = False
     """Whether `torch.compile` is timed, on request or as the target's baseline."""
+    proof: str = "replayed"
+    """How a kernel is proven: see `RunRecord`."""
 
     @classmethod
     def of(cls, options: Options) -> Conditions:
@@ -168,7 +170,14 @@ class Conditions:
             precision=timed.precision,
             against=against.value,
             beside_compile=Baseline.COMPILE in timed.baseline or against is Against.COMPILE,
+            proof=_proof(options),
         )
+
+
+def _proof(options: Options) -> str:
+    if isinstance(options, QuickOptions) and options.quick:
+        return "quick"
+    return "as it runs" if isinstance(options, ProofOptions) and not options.require_replay else "replayed"
 
 
 def settings_of(options: TrustOptions, settings: Settings) -> Settings:

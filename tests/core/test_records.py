@@ -67,9 +67,10 @@ METRICS = (
 GOLDEN: list[tuple[Record, str]] = [
     (
         RunRecord(problem="p", reference="r", sizes="[]", kernel="k", device="d", allow_torch="off", graph="False",
-                  backend="triton", model="rules"),
+                  proof="replayed", versions="torch 1", backend="triton", model="rules"),
         '{"kind":"run","problem":"p","reference":"r","sizes":"[]","kernel":"k","device":"d","allow_torch":"off",'
-        '"graph":"False","precision":"fp32","against":"strict","backend":"triton","model":"rules"}',
+        '"graph":"False","precision":"fp32","against":"strict","proof":"replayed",'
+        '"versions":"torch 1","backend":"triton","model":"rules"}',
     ),
     (KernelRecord(digest="k", source="s\n"), '{"kind":"kernel","digest":"k","source":"s\\n"}'),
     (

@@ -110,6 +110,14 @@ def test_wrong_results_fail_and_are_not_recorded(kernels: Path, monkeypatch: pyt
     assert not (kernels / "figures.json").exists()
 
 
+def test_what_the_machine_prevented_fails_and_is_not_called_wrong(
+    kernels: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = run(monkeypatch, Told("not_measured"), record=True)
+    assert (lost.verdict, lost.failed, lost.message) == (Verdict.NOT_MEASURED, True, "as told")
+    assert not (kernels / "figures.json").exists()
+
+
 def test_a_disturbed_timing_is_neither_compared_nor_recorded(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recorded = run(monkeypatch, Told(5.0, 5.0, contention=0.9), record=True)
     assert (recorded.verdict, recorded.failed) == (Verdict.DISTURBED, True)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernelwright.core import FinishedRecord, Journal, Metrics, PythonKernel, Status, TorchProblem
-from kernelwright.runtime.jobs import Job, earlier_summary, run_record
+from kernelwright.core import FinishedRecord, Journal, JournalError, Metrics, PythonKernel, Status, TorchProblem
+from kernelwright.runtime.jobs import Job, earlier_summary, run_record, same_run
 
 from ..conftest import SCALE_KERNEL, SCALE_PROBLEM
 
@@ -51,6 +51,24 @@ def test_a_run_whose_journal_says_something_else_is_not(tmp_path: Path, name: st
         journal.append(run_record(JOB, "rules").model_copy(update={name: ""}))
         journal.append(FINISHED)
     assert earlier_summary(tmp_path / "journal.jsonl", JOB, 2.0) is None
+
+
+@pytest.mark.parametrize(("name", "other"), [("proof", "quick"), ("versions", "torch 1.0")])
+def test_verdicts_of_another_proof_or_compiler_are_not_taken_over(tmp_path: Path, name: str, other: str) -> None:
+    known = run_record(JOB, "rules")
+    assert "torch " in known.versions and "tilelang " in known.versions and known.proof == "replayed"
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        journal.append(known.model_copy(update={name: other}))
+        journal.append(FINISHED)
+        with pytest.raises(JournalError, match=f"is of another run: {name} changed; leave `resume` out"):
+            same_run(journal, run_record(JOB, "rules"))
+    assert earlier_summary(tmp_path / "journal.jsonl", JOB, 2.0) is None
+
+
+def test_an_older_journal_which_does_not_say_is_gone_on_with(tmp_path: Path) -> None:
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        journal.append(run_record(JOB, "rules").model_copy(update={"proof": "", "versions": ""}))
+        same_run(journal, run_record(JOB, "rules"))
 
 
 def test_the_summary_of_an_older_run_has_no_fields_that_it_did_not_have(tmp_path: Path) -> None:

@@ -11,7 +11,16 @@ import kernelwright
 import pytest
 from kernelwright.commands import list_slow
 from kernelwright.commands._list_slow import Records
-from kernelwright.core import Config, Evaluation, JournalError, Kernel
+from kernelwright.core import (
+    Config,
+    DeviceError,
+    Evaluation,
+    JournalError,
+    Kernel,
+    KernelError,
+    KernelwrightError,
+)
+from kernelwright.evaluators.reference.client import ReferenceLostError
 from kernelwright.runtime.runtime import Runtime
 
 from ..fakes import evaluation, kernel
@@ -68,6 +77,49 @@ def test_a_disturbed_kernel_is_measured_again_only_on_request(tmp_path: Path, mo
     contention = None
     assert listing(again=True) == (1, [])
     assert listing(again=True) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("lost", "kept"),
+    [
+        (DeviceError("gone"), []),
+        (ReferenceLostError("killed"), []),
+        (KernelError("wrong"), [{"key": KEY, "failed": "wrong"}]),
+    ],
+    ids=["not measured", "a killed reference", "a wrong kernel"],
+)
+def test_what_the_machine_prevented_is_measured_by_the_next_listing(
+    tmp_path: Path, lost: KernelwrightError, kept: list[Any]
+) -> None:
+    def fail() -> Any:
+        raise lost
+
+    with Records(tmp_path / "speedups.jsonl") as records, pytest.raises(type(lost)):
+        records.find_or_measure(KEY, fail)
+    with Records(tmp_path / "speedups.jsonl") as records:
+        assert list(records.replay()) == kept
+        if not kept:
+            assert records.find_or_measure(KEY, lambda: ({"latency_ms": 1.0}, {}), resume=True)["latency_ms"] == 1.0
+
+
+def test_a_kernel_that_was_not_measured_is_named_and_measured_by_the_next_listing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KERNELWRIGHT_CACHE", str(tmp_path))
+    results: list[str | float] = ["not_measured", 2.0, 3.0]
+
+    class Evaluator:
+        def evaluate(self, problem: Any, kernel: Kernel, configs: Sequence[Config]) -> Iterator[Evaluation]:
+            yield evaluation(kernel, configs[0], results.pop(0))
+
+    monkeypatch.setattr(Runtime, "local_evaluator", lambda *_: lambda: nullcontext(Evaluator()))
+    offered = [file for file in list_slow.list_kernels("tilelang_cpu") if file.problem == "level1/1_19"]
+    monkeypatch.setattr(list_slow, "list_kernels", lambda _: offered)
+    assert kernelwright.list_slow(device="cpu", workload="tiny").failed == ("level1/1_19: as told",)
+    assert kernelwright.list_slow(device="cpu", workload="tiny", resume=True).failed == ()
+    assert len(results) == 1
+    kernelwright.list_slow(device="cpu", workload="tiny", quick=True)
+    assert results == [], "a quick record is none of a full listing, nor the other way round"
 
 
 def test_a_disturbed_speedup_hides_no_slow_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
