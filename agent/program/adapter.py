@@ -11,6 +11,7 @@ from dspy.adapters.types.tool import ToolCalls
 from pydantic import BaseModel
 
 from ...core.quotation import NOTICE
+from ...core.text import BAD_DATA
 from ..proposer import NoKernelError
 from .reply import source_of
 
@@ -20,6 +21,8 @@ UNNAMED = ""
 """The strategy of a kernel that came without one: it is named after its suggestion."""
 # A text field that may accompany a kernel, in DSPy's notation, up to the next field or block.
 _FIELD = re.compile(r"^\[\[ ## (strategy|rationale) ## \]\]\n?(.*?)(?=^\[\[ ## |^[ \t]*```|\Z)", re.M | re.S)
+# A reply that is one block.
+_JSON_ALONE = re.compile(r"```(?:json)?\s*\n(.*)\n```", re.S)
 # The same in a line of prose: 'Strategy: split-K', '**Rationale:** ...'.
 _LINE = re.compile(r"^\W*(strategy|rationale)\W*:\W*(\S.*)$", re.M | re.I)
 
@@ -136,6 +139,8 @@ def _submitted(output: Any) -> Any:
     text = output.get("text") if isinstance(output, dict) else output
     if not text or f"[[ ## {TOOL_CALLS}" in text or (isinstance(output, dict) and output.get(TOOL_CALLS)):
         return output
+    if calls := _bare_calls(text):
+        return {"text": None, TOOL_CALLS: calls}
     prose, fence, _ = text.partition("```")
     told = [*(_LINE.findall(prose) if fence else ()), *_FIELD.findall(text)]
     fields = {name.lower(): " ".join(value.split()) for name, value in told}
@@ -148,5 +153,32 @@ def _submitted(output: Any) -> Any:
         "strategy": fields.get("strategy", UNNAMED),
         "rationale": fields.get("rationale", ""),
     }
-    submit = {"name": "submit", "arguments": json.dumps(arguments)}
-    return {"text": None, TOOL_CALLS: [{"id": "bare", "type": "function", "function": submit}]}
+    return {"text": None, TOOL_CALLS: [_call(0, "submit", arguments)]}
+
+
+def _bare_calls(text: str) -> list[dict[str, Any]]:
+    """Return the calls of a reply that is their JSON alone, in a block or not: the line of the field is missing.
+
+    An object with the arguments of `submit` is a call of it. Empty for any other text.
+    """
+    found = _JSON_ALONE.fullmatch(text.strip())
+    try:
+        told = json.loads(found[1] if found else text)
+    except BAD_DATA:
+        return []
+    if isinstance(told, dict) and isinstance(told.get("kernel"), str):
+        return [_call(0, "submit", {"strategy": UNNAMED, "rationale": "", **told})]
+    listed = told.get(TOOL_CALLS) if isinstance(told, dict) else told
+    calls = []
+    for number, item in enumerate(listed if isinstance(listed, list) else ()):
+        call = item.get("function", item) if isinstance(item, dict) else None
+        if not isinstance(call, dict) or not isinstance(call.get("name"), str):
+            return []
+        calls.append(_call(number, call["name"], call.get("args", call.get("arguments", {}))))
+    return calls
+
+
+def _call(number: int, name: str, arguments: Any) -> dict[str, Any]:
+    """Return a call as models with native tools make it; `arguments` is an object, or its JSON."""
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    return {"id": f"bare{number or ''}", "type": "function", "function": {"name": name, "arguments": text}}

@@ -38,10 +38,32 @@ def test_words_beside_it_are_its_strategy_and_rationale() -> None:
     assert submission(prose) == submission(text)
 
 
+CALLED = {"name": "read_guide", "args": {"section_title": "Threads"}}
+OF_OPENAI = {"type": "function", "function": {"name": "read_guide", "arguments": '{"section_title": "Threads"}'}}
+
+
+@pytest.mark.parametrize("told", [{"tool_calls": [CALLED]}, [CALLED], {"tool_calls": [OF_OPENAI]}])
+@pytest.mark.parametrize("form", ["{}", "```json\n{}\n```", "```\n{}\n```\n"])
+def test_the_json_of_calls_alone_is_understood(told: Any, form: str) -> None:
+    (call,) = _submitted(form.replace("{}", json.dumps(told, indent=1)))["tool_calls"]
+    assert call["function"]["name"] == "read_guide"
+    assert json.loads(call["function"]["arguments"]) == {"section_title": "Threads"}
+
+
+def test_the_json_of_a_kernel_alone_is_a_submission() -> None:
+    told = json.dumps({"kernel": SCALE_KERNEL, "strategy": "tiles"})
+    assert submission(told) == {"kernel": SCALE_KERNEL, "strategy": "tiles", "rationale": ""}
+
+
 @pytest.mark.parametrize(
     "output",
     [
         None,
+        "[" * 20_000,
+        '{"tool_calls": [1]}',
+        '{"tool_calls": [{"function": {"name": 1}}]}',
+        '{"kernel": 1}',
+        "3",
         "",
         "It cannot be faster.",
         "```python\nBLOCK = 1\n```",
