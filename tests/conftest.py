@@ -168,6 +168,7 @@ SLOW = (
     "evaluators/pipeline/test_sanitizer.py::test_the_next_best_wins_where_the_fastest_is_rejected",
     "evaluators/profiling/test_binary_stats.py::test_tilelangs_binaries_are_found_in_its_cache",
     "evaluators/profiling/test_ncu.py::test_the_kernel_is_called_until_it_is_compiled_and_once_more",
+    "evaluators/reference/test_baselines.py::test_a_damaged_cache_is_compiled_anew",
     "evaluators/reference/test_baselines.py::test_a_problem_that_sets_the_switches_does_not_change_the_policy",
     "evaluators/reference/test_baselines.py::test_torch_compiles_and_is_timed_interleaved_with_eager",
     "evaluators/reference/test_baselines.py::test_what_is_compiled_ahead_is_neither_run_then_nor_compiled_again",

@@ -21,6 +21,7 @@ from ...core.cache import Cache
 from ...core.text import digest_of
 from ..timing.clock import Clock, bind_call
 from ..workers.channel import Message
+from ..workers.removal import remove_tree
 from .arithmetic import Arithmetic
 from .inductor_compiler import BenchmarkRefusedError, without_benchmarks
 
@@ -66,7 +67,7 @@ class Baselines:
         if name in self._compiled or name in self._ahead or name in MEASURED:
             return {"compiled": False}
         self._ahead.add(name)
-        self._enter_cache()
+        self._enter_cache(self._cache)
         inductor, done = lookup_backend("inductor"), []
 
         def only_compile(graph: Any, given: Sequence[Any]) -> Any:
@@ -78,22 +79,41 @@ class Baselines:
         return {"compiled": bool(done)}
 
     def compile(self, name: str, model: Any, inputs: Sequence[Any]) -> Message:
-        """Compile the model unless it is compiled; return seconds, and as `error` why it does not compile."""
-        import torch
+        """Compile the model unless it is compiled; return seconds, and as `error` why it does not compile.
 
+        A file of the cache that a killed compiler or a full disk has cut stays there and fails each time: where the
+        model compiles with an empty cache, that one replaces the other.
+        """
         if name in self._compiled:
             return {"seconds": 0.0, "error": None}
         start = time.perf_counter()
-        self._enter_cache()
+        self._enter_cache(self._cache)
+        error = self._failure(name, model, inputs)
+        if error is not None and self._cache is not None and any(self._cache.iterdir()):
+            anew = self._cache.with_name(f"{self._cache.name}-{os.getpid()}")
+            self._enter_cache(anew)
+            error = self._failure(name, model, inputs)
+            if error is None:
+                remove_tree(self._cache)
+                with contextlib.suppress(OSError):  # another process has made it meanwhile
+                    anew.rename(self._cache)
+            remove_tree(anew)
+            self._enter_cache(self._cache)
+        return {"seconds": time.perf_counter() - start, "error": error}
+
+    def _failure(self, name: str, model: Any, inputs: Sequence[Any]) -> str | None:
+        """Compile the model; return the error, with which the evaluation continues, or None."""
+        import torch
+
         try:
             compiled = torch.compile(model, mode=MODES[name], dynamic=False, fullgraph=False)
             with self._arithmetic.switched(self._arithmetic.default):
                 for _ in range(2):  # the second call compiles what the first left
                     compiled(*inputs)
-        except Exception as error:  # the evaluation continues without it
-            return {"seconds": time.perf_counter() - start, "error": f"{type(error).__name__}: {error}"[:500]}
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"[:500]
         self._compiled[name] = compiled
-        return {"seconds": time.perf_counter() - start, "error": None}
+        return None
 
     def time(self, name: str, model: Any, next_inputs: NextInputs, samples: int) -> Message:
         """Time calls of the model, or of what was compiled of it; return the fields of any timing."""
@@ -106,17 +126,17 @@ class Baselines:
         with self._arithmetic.switched(self._arithmetic.default):
             return self._clock.sample(next_call, samples).message(self._clock.method)
 
-    def _enter_cache(self) -> None:
+    def _enter_cache(self, folder: Path | None) -> None:
         """Point inductor, and Triton under it, to the cache; on a CPU compile in this process, since starting
         inductor's workers takes longer than their work."""
         import torch._inductor.config
 
         if self._clock.device == "cpu":
             torch._inductor.config.compile_threads = 1
-        if self._cache is not None:
-            self._cache.mkdir(parents=True, exist_ok=True)
-            os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(self._cache)
-            os.environ["TRITON_CACHE_DIR"] = str(self._cache / "triton")
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
+            os.environ["TRITON_CACHE_DIR"] = str(folder / "triton")
 
 
 class CachedBaseline(BaseModel):

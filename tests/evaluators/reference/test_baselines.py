@@ -6,7 +6,9 @@ import contextlib
 import itertools
 import json
 import os
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -124,6 +126,38 @@ def test_torch_compiles_and_is_timed_interleaved_with_eager(tmp_path: Path, monk
     assert first.measurement.median_ms > 0
     assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "inductor")
     assert any((tmp_path / "inductor").rglob("*.py")), "inductor's cache is somewhere else"
+
+
+COMPILED = """
+import sys
+from pathlib import Path
+import torch
+from kernelwright.evaluators.reference.arithmetic import Arithmetic, Tf32
+from kernelwright.evaluators.reference.baselines import Baselines
+from kernelwright.evaluators.timing.clock import Clock
+
+class Scaled(torch.nn.Module):
+    def forward(self, x):
+        return 2 * x + 1
+
+baselines = Baselines(Clock("cpu"), Path(sys.argv[1]), Arithmetic(default=Tf32(convolutions=True)))
+with torch.no_grad():
+    print(baselines.compile("compile", Scaled(), [torch.ones(8)])["error"])
+"""
+
+
+@pytest.mark.parametrize("damaged", [lambda data: data[: len(data) // 2], lambda data: b""], ids=["half", "empty"])
+def test_a_damaged_cache_is_compiled_anew(tmp_path: Path, damaged: Callable[[bytes], bytes]) -> None:
+    """As a reboot or a full disk leaves it: the baseline was missing until somebody removed the cache."""
+
+    def error() -> str:
+        command = [sys.executable, "-c", COMPILED, str(tmp_path / "inductor")]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    assert error() == "None"
+    for path in [path for path in (tmp_path / "inductor").rglob("*") if path.is_file()]:
+        path.write_bytes(damaged(path.read_bytes()))
+    assert error() == "None"
 
 
 def test_what_is_compiled_ahead_is_neither_run_then_nor_compiled_again(
