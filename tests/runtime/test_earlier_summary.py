@@ -45,7 +45,7 @@ def test_a_run_that_did_not_finish_is_not(tmp_path: Path) -> None:
     assert earlier_summary(tmp_path / "journal.jsonl", JOB, 2.0) is None
 
 
-@pytest.mark.parametrize("name", ["allow_torch", "graph", "kernel", "device", "against"])
+@pytest.mark.parametrize("name", ["reference", "sizes", "allow_torch", "graph", "kernel", "device", "against"])
 def test_a_run_whose_journal_says_something_else_is_not(tmp_path: Path, name: str) -> None:
     with Journal(tmp_path / "journal.jsonl") as journal:
         journal.append(run_record(JOB, "rules").model_copy(update={name: ""}))
