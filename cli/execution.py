@@ -163,6 +163,9 @@ def guarded(work: Callable[[], int], interrupted: str = "interrupted") -> int:
         return 130
     except OSError as error:
         return _without_machine(error)
+    except MemoryError:
+        typer.echo("error: there is too little memory; raise `ulimit -v`, or free some", err=True)
+        return 1
 
 
 def _without_machine(error: OSError) -> int:

@@ -93,9 +93,10 @@ def _list(given: Mapping[str, Any], form: str | None, display: Display, dry_run:
 def read_references(source: str) -> list[str]:
     """The kernels named in a file or on standard input: the last word of each line, # begins a comment."""
     from ..core.errors import OptionError
+    from ..core.files import read_text
 
     try:
-        text = sys.stdin.read() if source == "-" else Path(source).read_text()
+        text = sys.stdin.read() if source == "-" else read_text(Path(source))
     except (OSError, UnicodeDecodeError) as error:
         raise OptionError(f"cannot read `batch` {source}: {error}") from None
     lines = [line.partition("#")[0].split() for line in text.splitlines()]

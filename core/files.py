@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import tempfile
 from pathlib import Path
@@ -10,6 +11,9 @@ from pathlib import Path
 import platformdirs
 
 from .errors import ResultsError
+
+MOST_BYTES = 1 << 29
+"""No file that a user names has more."""
 
 
 def cache_folder() -> Path:
@@ -40,6 +44,23 @@ def archive_path() -> Path:
 def own_examples() -> Path:
     """Return the folder of the user's own worked examples."""
     return own_folder() / "corpus"
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return the contents of a file that a user named. Raises `OSError`, also where there is no end to it.
+
+    A device such as /dev/zero would take all memory; a pipe, as of a shell's `<(...)`, is read to its end.
+    """
+    with path.open("rb") as file:
+        data = file.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise OSError(errno.EFBIG, f"it has more than {MOST_BYTES >> 20} MB", str(path))
+    return data
+
+
+def read_text(path: Path) -> str:
+    """Do the same for text in UTF-8; raises `UnicodeDecodeError` for other text."""
+    return read_bytes(path).decode()
 
 
 def write_whole(path: Path, data: bytes | str, advice: str = "choose another path") -> Path:

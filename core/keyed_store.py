@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from .errors import KernelwrightError
 from .file_locks import locked
-from .files import write_whole
+from .files import read_text, write_whole
 from .text import BAD_DATA
 
 Key = TypeVar("Key")
@@ -73,6 +73,6 @@ class KeyedStore(Generic[Key, Row]):
     def _document(self) -> Any:
         """Return the parsed JSON, or None without a file."""
         try:
-            return json.loads(self.path.read_text())
+            return json.loads(read_text(self.path))
         except FileNotFoundError:
             return None

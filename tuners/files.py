@@ -8,17 +8,15 @@ import zlib
 from pathlib import Path
 
 from ..core import OptionError
-from ..core.files import write_whole
+from ..core.files import MOST_BYTES, read_bytes, write_whole
 
-MOST_BYTES = 1 << 29
-"""Largest decompressed size: more would be a decompression bomb."""
 _GZIP = b"\x1f\x8b"
 
 
-def read_bytes(path: Path) -> bytes:
-    """Return a file's contents, unpacked if it is gzipped; raises `OptionError` when it cannot be read."""
+def read_recorded(path: Path) -> bytes:
+    """Return a recording's contents, unpacked if it is gzipped; raises `OptionError` when it cannot be read."""
     try:
-        data = path.read_bytes()
+        data = read_bytes(path)
     except OSError as error:
         raise OptionError(f"cannot read {path}: {error.strerror}; give the path of a recording") from None
     if not data.startswith(_GZIP):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..core import Config, JournalError, OptionError, Record, Trial
 from ..core.journal import parse_journal
-from .files import read_bytes
+from .files import read_recorded
 from .kernel_tuner import load_json, parse_cache, parse_t4, write_t4
 from .recording import RecordedResult, Recording, Results
 from .search import FINAL
@@ -24,7 +24,7 @@ def read_recording(path: Path, kernel: str | None = None) -> Recording:
     that cannot be read or has an unknown format, `JournalError` for a damaged journal, and `SpaceError` for entries
     that make no recording; the message names the file and the line.
     """
-    data = read_bytes(path)
+    data = read_recorded(path)
     if not data.strip():
         raise OptionError(f"{path} is empty; give a recording: CSV, journal, Kernel Tuner cache or T4 results")
     try:

@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ...core import Budget, ExchangeRecord, Journal, JournalError, ModelError
 from ...core.exchange_record import Reply
+from ...core.files import read_bytes
 from ...core.json_lines import split_lines
 from ...core.text import wrong_field
 from .exchange import digest
@@ -134,7 +135,7 @@ def read_replies(path: Path) -> list[RecordedReply]:
     Raises `ModelError` without any, and for a damaged one.
     """
     try:
-        lines, _ = split_lines(path.read_bytes(), path)
+        lines, _ = split_lines(read_bytes(path), path)
     except OSError as error:
         raise ModelError(f"cannot read {path}: {error.strerror}; give the transcript.jsonl of a run") from None
     except JournalError as error:

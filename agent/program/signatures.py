@@ -14,7 +14,7 @@ import dspy
 from pydantic import BaseModel, BeforeValidator, Field
 
 from ...core import Language, ModelError, Target
-from ...core.files import write_whole
+from ...core.files import read_text, write_whole
 from ...core.text import BAD_DATA, data_problem
 from ...prompts import render
 from .toolbox import Toolbox
@@ -167,7 +167,7 @@ def read_program(path: Path, language: Language, target: Target) -> dict[str, An
     """
     state: dict[str, Any] = KernelProgram(language, target).dump_state()
     try:
-        content = json.loads(path.read_text())
+        content = json.loads(read_text(path))
         written_for = (content["language"], content["target"])
         for name, predictor in state.items():
             _take_instructions(predictor["signature"], content["state"][name]["signature"], name)

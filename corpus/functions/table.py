@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from ...core import OptionError
+from ...core.files import read_text
 from ...core.text import data_of
 
 INPUTS = "inputs"
@@ -137,7 +138,7 @@ def read_table(path: Path) -> InputTable:
     if not path.is_file():
         raise OptionError(f"`inputs`: there is no file {path}")
     with data_of(path, OptionError, "see docs/functions.md for its form", "is not a table of `inputs`"):
-        said: Any = yaml.safe_load(path.read_text())
+        said: Any = yaml.safe_load(read_text(path))
         if not isinstance(said, Mapping):
             raise ValueError("it is not a mapping")
         # Axes stand beside `inputs`, so that a table begins with its sizes.

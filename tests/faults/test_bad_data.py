@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import json
+import os
 import random
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +19,7 @@ from kernelwright.agent.history.run import load_history
 from kernelwright.agent.models.transcript import read_replies
 from kernelwright.agent.program.signatures import read_program
 from kernelwright.core import Archive, ArchivedRun, Experience, KernelwrightError, Target, read_journal
+from kernelwright.core import files as core_files
 from kernelwright.core.cache import Cache
 from kernelwright.core.languages.triton import TRITON
 from kernelwright.core.launch_plan import LaunchPlan, TensorLayout
@@ -99,6 +102,9 @@ READERS = [
     Reader("eval_results.json", lambda path: RunFolder(path.parent).speedups(), '{"1": []}'),
 ]
 """Each with a file that it reads, or nearly so."""
+
+ENDLESS = {"recording.csv", "sizes.yaml", "sizes.json", "auto-scheduler.cfg", "rates.json", "configs.json"}
+"""Those that a user names on a command line."""
 
 WRONG = [
     None, True, -1, 1.5, 1e308, float("nan"), "", "x", "\x1b]0;title\x07", "a" * 5000, [], {}, [[]], [None], {"": None},
@@ -195,6 +201,31 @@ def test_a_gzip_bomb_is_refused_before_it_fills_the_memory(folder: Path, monkeyp
     path.write_bytes(gzip.compress(b"\0" * (1 << 22)))
     with pytest.raises(KernelwrightError, match="unpacks to more than"):
         read_recording(path)
+
+
+def test_a_device_without_an_end_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that a user names is read for ever: a link to /dev/zero stands for all of them."""
+    monkeypatch.setattr(core_files, "MOST_BYTES", 1 << 20)
+    endless = [reader for reader in READERS if reader.name in ENDLESS]
+    assert {reader.name for reader in endless} == ENDLESS
+    for reader in endless:
+        path = folder / reader.name
+        path.symlink_to("/dev/zero")
+        with pytest.raises(KernelwrightError) as caught:
+            reader.read(path)
+        assert "has more than 1 MB" in str(caught.value) and "\n" not in str(caught.value), reader.name
+        path.unlink()
+
+
+def test_a_pipe_is_read_to_its_end(folder: Path) -> None:
+    """As of a shell's `<(...)`."""
+    os.mkfifo(folder / "sizes.yaml")
+    writer = threading.Thread(target=(folder / "sizes.yaml").write_text, args=(SIZES,))
+    writer.start()
+    found = read_sizes(folder / "sizes.yaml")
+    writer.join()
+    (folder / "whole.yaml").write_text(SIZES)
+    assert found == read_sizes(folder / "whole.yaml")
 
 
 def test_a_damaged_list_of_trusted_projects_trusts_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core import Config, OptionError
+from ...core.files import read_text
 from ...core.text import data_of
 from .fields import from_fields, missing_fields, unknown_fields
 from .shapes import COLUMNS, EXTENTS, ROUTING, ROWS, Shape, parse_shape
@@ -83,7 +84,7 @@ def read_sizes(path: Path, layout: str = "TN", routing: Routing | None = None) -
 
 def _load(path: Path) -> Any:
     with data_of(path, OptionError, "give a YAML or JSON file of sizes"):
-        text = path.read_text()
+        text = read_text(path)
     if path.suffix == ".json":
         with data_of(path, OptionError, _FORMS, "is not valid JSON"):
             return json.loads(text)

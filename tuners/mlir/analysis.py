@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core import MlirProblem, ProblemError
+from ...core.files import read_text
 from ...core.mlir_operation import Applied, Filled, Operation, Step, TensorType
 from .bindings import load, parsed, symbol, walk
 from .operations import NotSchedulableError, operation_of
@@ -22,7 +23,7 @@ _SIGNED = frozenset(f"arith.{name}" for name in ("mulf", "addf", "muli", "addi",
 def read_source(path: Path) -> str:
     """Return a file's text; raises `ProblemError` for one that cannot be read."""
     try:
-        return path.read_text()
+        return read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "no text"
         raise ProblemError(f"cannot read {path}: {why}; give a file of MLIR text") from None

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...core import OptionError
+from ...core.files import read_text
 from ...core.syntax_tree import literal
 from ...core.text import first_line
 from .. import catalogue
@@ -62,7 +63,7 @@ def read_cfg(path: Path) -> SchedulerConfig:
     Raises `OptionError` with the key and its line for what it must not say.
     """
     try:
-        text = path.read_text()
+        text = read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "no text"
         raise OptionError(f"cannot read {path}: {why}", "give a file such as auto-scheduler.cfg") from None

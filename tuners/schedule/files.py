@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core import Config, ScheduleError, Value
-from ...core.files import write_whole
+from ...core.files import read_text, write_whole
 from ...core.text import BAD_DATA
 from .graph import Graph, LoopOperation, Schedule, order_and_stage
 from .reservation import Reservations
@@ -70,7 +70,7 @@ def load_schedule(path: Path, space: ScheduleSpace) -> Config:
     of another kernel, and a schedule that is invalid here.
     """
     try:
-        text = path.read_text()
+        text = read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not text"
         raise ScheduleError(f"cannot read {path}: {why}", "give a schedule that a search wrote") from None

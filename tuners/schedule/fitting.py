@@ -10,7 +10,7 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 
 from ...core import Config, Evaluation, OptionError, Origin
-from ...core.files import write_whole
+from ...core.files import read_text, write_whole
 from ...core.text import data_of
 from .attention import Rates
 
@@ -68,7 +68,7 @@ def read_rates(path: Path) -> Rates:
     """Return the rates in a file that `write_rates` wrote; raises `OptionError` for any other."""
     known = {field.name for field in fields(Rates)}
     with data_of(path, OptionError, "give the rates.json of a measured search", "holds no fitted `rates`"):
-        said = json.loads(path.read_text())["rates"]
+        said = json.loads(read_text(path))["rates"]
         values = {name: float(said[name]) for name in known}
         if not all(math.isfinite(value) and value > 0 for value in values.values()):
             raise ValueError("each is a finite number above 0")

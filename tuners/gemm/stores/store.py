@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from ....core import Config, OptionError, Value
 from ....core.file_locks import locked
-from ....core.files import write_whole
+from ....core.files import read_text, write_whole
 from ....core.text import data_of
 from ..device import Device
 from ..shapes import Shape
@@ -179,7 +179,7 @@ def by_file(entries: Sequence[ConfigEntry], path_of: Callable[[Shape], Path]) ->
 def read_json(path: Path, plain: Collection[str] = ()) -> Document:
     """Return a JSON object of objects, `plain` keys excepted; raises `OptionError` for anything else."""
     with data_of(path, OptionError, ANOTHER, "is not valid JSON"):
-        found = json.loads(path.read_text())
+        found = json.loads(read_text(path))
     if not isinstance(found, dict) or not all(isinstance(entry, dict) or key in plain for key, entry in found.items()):
         raise OptionError(f"{path} is no object of configs by size", ANOTHER)
     return found
