@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core import OptionError
+from ..core.client_input import client_input
 from ..core.events import Emit, Note
 from ..runtime import command, result
 from ..runtime.evaluators import required_sandbox
@@ -21,7 +22,6 @@ from ..runtime.options.groups import OUTPUT, DeviceOptions
 from ..runtime.options.option import option
 from ..runtime.options.trust import QuickOptions
 from ..runtime.runtime import Runtime
-from .client_input import client_input
 
 EXAMPLES = ("mcp --root ~/kernels", "mcp --root ~/kernels --transport http --port 8484")
 TO_STDERR = True

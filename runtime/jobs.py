@@ -237,10 +237,9 @@ def run_record(job: Job, model: str) -> RunRecord:
 
 def _versions(kernel: Kernel) -> str:
     """Return the versions of what compiles and runs a kernel here; empty where one cannot be told."""
-    try:
+    with contextlib.suppress(PackageNotFoundError):
         return ", ".join(f"{package} {version(package)}" for package in ("torch", *kernel.language.packages))
-    except PackageNotFoundError:
-        return ""
+    return ""
 
 
 @contextlib.contextmanager

@@ -87,17 +87,17 @@ class Telemetry:
             return None
 
 
-class DeviceMemory(NamedTuple):
+class MemoryInUse(NamedTuple):
     """The memory of a GPU, and what all processes together use of it."""
 
     used_gib: float
     total_gib: float
 
 
-def memory_of(gpu: str | int) -> DeviceMemory | None:
+def memory_of(gpu: str | int) -> MemoryInUse | None:
     """Return the memory of a GPU, named as for `Telemetry`; None where it does not tell."""
     found = Telemetry(gpu).memory()
-    return None if found is None else DeviceMemory(found.used / 2**30, found.total / 2**30)
+    return None if found is None else MemoryInUse(found.used / 2**30, found.total / 2**30)
 
 
 def driver_version() -> str | None:

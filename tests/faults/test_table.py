@@ -26,10 +26,6 @@ def link_to_itself(path: Path) -> None:
     path.symlink_to(path)
 
 
-def pipe(path: Path) -> None:
-    os.mkfifo(path)
-
-
 KERNELS: dict[str, Callable[[Path], Any]] = {
     "a folder": Path.mkdir,
     "missing": lambda path: None,

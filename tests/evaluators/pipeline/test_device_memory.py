@@ -8,7 +8,7 @@ from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.pipeline import device_memory
 from kernelwright.evaluators.pipeline.device_memory import held_by_others, may_be_short
 from kernelwright.evaluators.reference.client import ReferenceClient
-from kernelwright.evaluators.timing.telemetry import DeviceMemory
+from kernelwright.evaluators.timing.telemetry import MemoryInUse
 
 from ...conftest import FAST, torch_kernel
 
@@ -24,9 +24,9 @@ class Gpu:
         monkeypatch.setattr(device_memory, "memory_of", self.memory)
         monkeypatch.setattr(device_memory, "FREED_S", 0.3)
 
-    def memory(self, gpu: str) -> DeviceMemory | None:
+    def memory(self, gpu: str) -> MemoryInUse | None:
         assert gpu == "abc"
-        return DeviceMemory(self.used.pop(0) if len(self.used) > 1 else self.used[0], 80.0)
+        return MemoryInUse(self.used.pop(0) if len(self.used) > 1 else self.used[0], 80.0)
 
 
 def test_what_is_still_held_when_our_processes_have_ended_is_held_by_others(monkeypatch: pytest.MonkeyPatch) -> None:
