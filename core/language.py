@@ -109,6 +109,15 @@ class Language:
         )
         raise OptionError(f"no {self.name} for {target}; there are {known}")
 
+    def versions(self) -> str:
+        """Return the versions of torch and of the language here, 'torch 2.13.0, triton 3.6.0'; empty without one."""
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            return ", ".join(f"{package} {version(package)}" for package in ("torch", *self.packages))
+        except PackageNotFoundError:
+            return ""
+
     def runs_on(self, target: Target, processor: Target) -> bool:
         """Return whether kernels for `target` run on a processor, timed or only checked."""
         standing_in = {other for dialect in self.dialects if dialect.target is target for other in dialect.also_runs_on}

@@ -6,7 +6,6 @@ import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -229,17 +228,10 @@ def run_record(job: Job, model: str) -> RunRecord:
         precision=job.precision.value,
         against=job.against,
         proof=job.conditions.proof,
-        versions="" if job.where else _versions(job.kernel),
+        versions="" if job.where else job.kernel.language.versions(),
         backend=job.backend,
         model=model,
     )
-
-
-def _versions(kernel: Kernel) -> str:
-    """Return the versions of what compiles and runs a kernel here; empty where one cannot be told."""
-    with contextlib.suppress(PackageNotFoundError):
-        return ", ".join(f"{package} {version(package)}" for package in ("torch", *kernel.language.packages))
-    return ""
 
 
 @contextlib.contextmanager
