@@ -65,7 +65,7 @@ COMMANDS = {
         (*OPTIMIZE, *A_PERSON, "--target-speedup", "1e9"), "results/multiturn_logs/*.jsonl", repeats=False, weight=2
     ),
     "batch": Command(
-        ("batch", "1_999.py", "2_999.py", *PLAIN, "--dataset", ".", "--max-iterations", "1", "--no-archive"),
+        ("batch", "1_999.py", *PLAIN, "--dataset", ".", "--max-iterations", "1", "--no-archive"),
         "results/multiturn_logs/*.jsonl",
         repeats=False,
     ),
@@ -169,9 +169,6 @@ class Place:
         self.folder = workplace(folder / "work")
         if like is not None:
             shutil.copytree(like, self.folder, dirs_exist_ok=True)
-        (self.folder / "2_999.py").write_text(
-            SCALE_KERNEL.replace('"""', '"""Problem Name: level1/999_Scale.py\n\n', 1).replace("BLOCK = 8", "BLOCK = 4")
-        )
         (self.folder / "product.mlir").write_text(PRODUCT)
         rows = [f"{a},{b},{(a - 7) ** 2 + b + 1}" for a in range(20) for b in range(10)]
         (self.folder / "recording.csv").write_text("\n".join(["A,B,time_ms", *rows, ""]))
