@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from ...core import PythonKernel, TorchProblem
@@ -15,7 +15,7 @@ from ...corpus.structures.cover import CoverStep, GraphCover
 from ...corpus.structures.elementwise import COPIES
 from ...corpus.structures.emitter import RefusedError
 from ...corpus.structures.helpers import used_helpers
-from ...corpus.structures.region import Structure, WrittenKernel
+from ...corpus.structures.region import LaunchParameter, SecondLaunch, Structure, WrittenKernel
 from ...corpus.structures.views import base_of, is_creation, is_view, plain_name, split_of
 from ..applied_rules import formatted
 from ..rules import Machine, NotApplicableError
@@ -44,7 +44,7 @@ def structured_kernel(
         raise UnsupportedCodeError(f"no structure fits any part of it ({reasons})")
     signature = forward_signature(problem.source)
     forward = list(_Forward(graph, steps, [argument(signature, place) for place in _places(graph)]).statements())
-    sources = [kernel.source for kernel in kernels]
+    sources = [item.source for kernel in kernels for item in (kernel, kernel.second) if item is not None]
     parts = [*used_helpers(sources), *sources, model(problem, signature, forward)]
     top = [_header(problem, steps), imports(problem, sources), *_constants(kernels)]
     source = "\n\n\n".join(["\n\n".join(filter(None, top)), *parts]) + "\n"
@@ -76,7 +76,8 @@ def _places(graph: OperatorGraph) -> list[int]:
 
 def _header(problem: TorchProblem, steps: Sequence[CoverStep]) -> str:
     names = [step.kernel.structure for step in steps if step.kernel is not None]
-    count = f"{len(names)} Triton kernel{'s' if len(names) > 1 else ''}"
+    number = len(names) + sum(step.kernel is not None and step.kernel.second is not None for step in steps)
+    count = f"{number} Triton kernel{'s' if number > 1 else ''}"
     left = list(dict.fromkeys(plain_name(step.region.value) for step in steps if step.kernel is None))
     calls = f"; torch computes {', '.join(left)}" if left else ""
     kinds = ", ".join(dict.fromkeys(names))
@@ -84,21 +85,33 @@ def _header(problem: TorchProblem, steps: Sequence[CoverStep]) -> str:
     return f'"""{problem.name}: {made}.\n\n{SIZES}\n"""'
 
 
-def _constant(kernel: WrittenKernel, number: int, parameter: str) -> str:
-    """Return the name of a parameter's constant, or its only value."""
-    item = kernel.parameters[parameter]
-    return f"{_OPTIONS.get(parameter, parameter)}_{number}" if len(item.choices) > 1 else json.dumps(item.start)
+def _named(parameters: Mapping[str, LaunchParameter], suffix: object) -> dict[str, str]:
+    """Return by parameter the name of its constant, or its only value."""
+    return {
+        name: f"{_OPTIONS.get(name, name)}_{suffix}" if len(item.choices) > 1 else json.dumps(item.start)
+        for name, item in parameters.items()
+    }
+
+
+def _second_suffix(number: int) -> str:
+    """Return what ends the names of the constants of a kernel's second launch."""
+    return f"{number}_2"
 
 
 def _constants(kernels: Sequence[WrittenKernel]) -> Iterator[str]:
     """Yield the constants, their possible values, constraints and further starts."""
     values, choices, constraints, configs = [], [], [], []
     for number, kernel in enumerate(kernels):
-        names = {parameter: _constant(kernel, number, parameter) for parameter in kernel.parameters}
-        for parameter, item in kernel.parameters.items():
-            if len(item.choices) > 1:
-                values.append(f"{names[parameter]} = {json.dumps(item.start)}")
-                choices.append(f'    "{names[parameter]}": {json.dumps(list(item.choices))},')
+        names = _named(kernel.parameters, number)
+        launches = [(kernel.parameters, names)]
+        if kernel.second is not None:
+            own = kernel.second.parameters
+            launches.append((own, _named(own, _second_suffix(number))))
+        for parameters, constants in launches:
+            for parameter, item in parameters.items():
+                if len(item.choices) > 1:
+                    values.append(f"{constants[parameter]} = {json.dumps(item.start)}")
+                    choices.append(f'    "{constants[parameter]}": {json.dumps(list(item.choices))},')
         constraints += [f'    "{_renamed(text, names)}",' for text in kernel.constraints]
         for config in kernel.configs:
             whole = {names[parameter]: value for parameter, value in config.items() if names[parameter].isidentifier()}
@@ -109,7 +122,14 @@ def _constants(kernels: Sequence[WrittenKernel]) -> Iterator[str]:
     yield "\n".join(["CONFIGS = [", *configs, "]"]) if configs else ""
 
 
-def _renamed(text: str, names: dict[str, str]) -> str:
+def _launch(launch: WrittenKernel | SecondLaunch, settings: Mapping[str, str], names: Mapping[str, str]) -> str:
+    """Return a launch as a statement; `names` are those of the parameters in its grid."""
+    grid = ", ".join(_renamed(text, names) for text in launch.grid)
+    given = ", ".join(f"{parameter}={name}" for parameter, name in settings.items())
+    return f"{launch.name}[({grid},)]({', '.join(launch.buffers)}, {given})"
+
+
+def _renamed(text: str, names: Mapping[str, str]) -> str:
     return re.sub(r"[A-Za-z_]\w*", lambda found: names.get(found[0], found[0]), text)
 
 
@@ -149,11 +169,18 @@ class _Forward:
             yield (
                 f"{name} = torch.empty({list(item.shape)}, dtype=torch.{whole.dtypes[number]}, device={self._device})"
             )
-        number = step.region.number
-        names = {parameter: _constant(step.kernel, number, parameter) for parameter in step.kernel.parameters}
-        grid = ", ".join(_renamed(text, names) for text in step.kernel.grid)
-        settings = ", ".join(f"{parameter}={name}" for parameter, name in names.items())
-        yield f"{step.kernel.name}[({grid},)]({', '.join(step.kernel.buffers)}, {settings})"
+        number, second = step.region.number, step.kernel.second
+        names = _named(step.kernel.parameters, number)
+        if second is None:
+            yield _launch(step.kernel, names, names)
+            return
+        for item in second.scratch:
+            shape = ", ".join(_renamed(text, names) for text in item.shape)
+            yield f"{item.name} = torch.empty([{shape}], dtype=torch.float32, device={self._device})"
+        yield _launch(step.kernel, names, names)
+        own = _named(second.parameters, _second_suffix(number))
+        call = _launch(second, {name: names[name] for name in second.shared} | own, names | own)
+        yield f"if {_renamed(second.condition, names)}:\n    {call}"
 
     def _call(self, value: GraphValue) -> Iterator[str]:
         arguments = [self._argument(item) for item in value.arguments]

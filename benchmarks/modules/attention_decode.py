@@ -13,7 +13,7 @@ H = 32
 G = 8
 S = 4096
 D = 128
-WORKLOADS = {"tiny": {"B": 2, "H": 4, "G": 2, "S": 70, "D": 32}}
+WORKLOADS = {"tiny": {"B": 2, "H": 4, "G": 2, "S": 600, "D": 32}}
 
 
 class Model(nn.Module):

@@ -10,7 +10,7 @@ from torch import nn
 M = 16
 K = 4096
 N = 4096
-WORKLOADS = {"tiny": {"M": 5, "K": 72, "N": 50}}
+WORKLOADS = {"tiny": {"M": 5, "K": 600, "N": 50}}
 
 
 class Model(nn.Module):

@@ -39,7 +39,7 @@ class CoverStep:
         """Values that must be in memory before."""
         graph = self.region.graph
         if self.kernel is not None:
-            return tuple(name for name in self.kernel.buffers if name not in self.kernel.stored)
+            return tuple(name for name in self.kernel.touched if name not in self.kernel.stored)
         return tuple(dict.fromkeys(base_of(graph, name) for name in self.region.value.operands))
 
 
@@ -230,7 +230,7 @@ def cost(step: CoverStep) -> float:
     read = sum(_bytes(graph, name) for name in step.reads)
     moved = kernel.work.passes * read + sum(_bytes(graph, name) for name in kernel.stored)
     computing = kernel.work.scalar / SCALARS_PER_S + kernel.work.products / PRODUCTS_PER_S
-    return LAUNCH_S + max(moved / BYTES_PER_S, computing) + 0.1 * min(moved / BYTES_PER_S, computing)
+    return kernel.launches * LAUNCH_S + max(moved / BYTES_PER_S, computing) + 0.1 * min(moved / BYTES_PER_S, computing)
 
 
 def _bytes(graph: OperatorGraph, name: str) -> int:

@@ -71,6 +71,8 @@ class Index:
             return outside
         whole = inside if inside.least >= 0 else self
         base = outside if whole is inside else Index()
+        if (parts := whole._coarse(divisor)) is not None:
+            return base.plus(parts[0].over(divisor // parts[2]))
         symbol = Symbol(f"({whole.text}) // {divisor}", whole.most // divisor + 1, whole.masks, (whole, divisor, False))
         return base.plus(Index.of(symbol))
 
@@ -80,7 +82,17 @@ class Index:
         if inside.most < divisor and inside.least >= 0:
             return inside
         whole = inside if inside.least >= 0 else self
+        if (parts := whole._coarse(divisor)) is not None:
+            return parts[0].modulo(divisor // parts[2]).times(parts[2]).plus(parts[1])
         return Index.of(Symbol(f"({whole.text}) % {divisor}", divisor, whole.masks, (whole, divisor, True)))
+
+    def _coarse(self, divisor: int) -> tuple[Index, Index, int] | None:
+        """Return a, b and f, where the sum is a * f + b, f divides the divisor, and b is from 0 up to below f."""
+        for unit in sorted({factor for _, factor in self.terms if factor > 1 and divisor % factor == 0}):
+            coarse, rest = self._split(unit)
+            if coarse.least >= 0 and rest.terms and rest.least >= 0 and rest.most < unit:
+                return coarse, rest, unit
+        return None
 
     def _split(self, divisor: int) -> tuple[Index, Index]:
         """Return the quotient of what the divisor divides, and the rest."""

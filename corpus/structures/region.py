@@ -12,6 +12,10 @@ from ...core.operator_graph import GraphValue, OperatorGraph
 from .emitter import Emitter
 
 WARPS, STAGES = "num_warps", "num_stages"
+SPLITS = "SPLITS"
+"""The number of programs that share one result, if a structure can divide it."""
+MULTIPROCESSORS = 132
+"""An H100's."""
 SHARED_BYTES = 227 * 1024
 """What a program may have of an H100's shared memory."""
 
@@ -66,6 +70,33 @@ class KernelWork:
 
 
 @dataclass(frozen=True)
+class Scratch:
+    """A buffer of floats of 32 bits that the first launch of a kernel leaves to the second."""
+
+    name: str
+    shape: tuple[str, ...]
+    """Of each dimension, an expression over the parameters."""
+
+
+@dataclass(frozen=True)
+class SecondLaunch:
+    """Combines, in a fixed order, what the programs of a first launch computed of one result."""
+
+    name: str
+    source: str
+    """A `@triton.jit` function. Its arguments are pointers, then the parameters."""
+    buffers: tuple[str, ...]
+    grid: tuple[str, ...]
+    parameters: Mapping[str, LaunchParameter]
+    """Those that only this launch has."""
+    scratch: tuple[Scratch, ...]
+    shared: tuple[str, ...] = (SPLITS,)
+    """Parameters of the first launch that it gets, too."""
+    condition: str = f"{SPLITS} > 1"
+    """Over the parameters: whether it is needed."""
+
+
+@dataclass(frozen=True)
 class WrittenKernel:
     """A kernel, and how it is launched."""
 
@@ -85,6 +116,21 @@ class WrittenKernel:
     """Over the parameters."""
     configs: Sequence[Mapping[str, int | str]] = ()
     """Further starts."""
+    second: SecondLaunch | None = None
+
+    @property
+    def touched(self) -> tuple[str, ...]:
+        """Values that its launches load or store."""
+        second = self.second
+        if second is None:
+            return self.buffers
+        own = {item.name for item in second.scratch}
+        return tuple(name for name in dict.fromkeys((*self.buffers, *second.buffers)) if name not in own)
+
+    @property
+    def launches(self) -> int:
+        """How many there are at the start of the space."""
+        return 1 + (self.second is not None and self.parameters[SPLITS].start != 1)
 
 
 Write = Callable[[Region], WrittenKernel]

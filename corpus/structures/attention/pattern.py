@@ -2,58 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from math import prod, sqrt
 
 from ....core.operator_graph import GraphValue, OperatorGraph, referenced
-from ..elementwise import CONVERSIONS, FLOATS, Scalar, triton_name
+from ..elementwise import FLOATS, Scalar, triton_name
 from ..emitter import Emitter, Indices, RefusedError
 from ..indices import Index, Symbol, apart, broadcast, linear
-from ..region import KernelWork, Region, Structure, WrittenKernel, filled, kernel_name, power_above, spanning
+from ..region import SPLITS, KernelWork, Region, Structure, WrittenKernel, filled, kernel_name, power_above, spanning
 from ..rows.reductions import reduction_of
-from ..views import base_of, is_view, plain_name
+from ..views import plain_name
+from .sharing import divided
+from .softmax import Softmax, softmax_of
 from .space import LARGEST_TILE, space
-from .template import TEMPLATE
+from .template import SHARE, TEMPLATE
 from .visible import ALWAYS, KEY, QUERY, Condition, Hidden, Masks, bounds, covers_rows
 
 _WHOLE = "scaled_dot_product_attention"
 _LARGEST_HEAD = 256
-
-
-@dataclass(frozen=True)
-class Softmax:
-    """A softmax that is written out, or decomposed."""
-
-    weights: str
-    """The quotient of exponentials and their sum."""
-    scores: str
-    inside: frozenset[str]
-    """All that it computes."""
-
-
-def softmax_of(graph: OperatorGraph, name: str) -> Softmax | None:
-    """Return the softmax over the last dimension that a value is, up to its arrangement and dtype."""
-    value = _through(graph, graph.by_name[name])
-    if plain_name(value) != "div" or len(value.operands) != 2:
-        return None
-    exponentials, total = (graph.by_name[operand] for operand in value.operands)
-    total = graph.by_name[base_of(graph, total.name)]
-    summed = reduction_of(graph, total)
-    if plain_name(exponentials) != "exp" or summed is None or summed.kind != "sum":
-        return None
-    difference = graph.by_name[exponentials.operands[0]]
-    if plain_name(difference) != "sub" or len(difference.operands) != 2 or summed.operand.name != exponentials.name:
-        return None
-    scores, most = difference.operands
-    largest = reduction_of(graph, graph.by_name[base_of(graph, most)])
-    last = (len(value.shape) - 1,)
-    if largest is None or largest.kind != "amax" or largest.operand.name != scores:
-        return None
-    if largest.dimensions != last or summed.dimensions != last:
-        return None
-    inside = {value.name, exponentials.name, total.name, difference.name, largest.name}
-    return Softmax(value.name, scores, frozenset(inside))
 
 
 def _block(size: int) -> int:
@@ -61,17 +28,12 @@ def _block(size: int) -> int:
     return max(16, power_above(size))
 
 
-def _through(graph: OperatorGraph, value: GraphValue) -> GraphValue:
-    while is_view(graph, value) or plain_name(value) in CONVERSIONS:
-        value = graph.by_name[value.operands[0]]
-    return value
-
-
 class Attention:
     """Writes the attention of a region."""
 
-    def __init__(self, region: Region) -> None:
-        self.region, self.graph = region, region.graph
+    def __init__(self, region: Region, heads: int = 1) -> None:
+        """With one query, the tile's rows are those of so many `heads`, which share keys."""
+        self.region, self.graph, self.heads = region, region.graph, heads
         self.emitter = Emitter(region.graph, region.inlined)
         self._scratch = Emitter(region.graph, region.inlined)
         values = region.topological()
@@ -106,10 +68,14 @@ class Attention:
         if min(keys, depth, features) == 1:
             raise RefusedError("attention to one key, or over heads of one")
 
-        self.groups, self.queries, self.keys, self.depth, self.features = groups, queries, keys, depth, features
+        rows = self.heads if queries == 1 else queries
+        self.groups, self.queries = groups * queries // rows, rows
+        self.keys, self.depth, self.features = keys, depth, features
         self.even_keys = keys % LARGEST_TILE == 0
-        self.group = symbol("group", groups, even=True)
-        self.query = symbol(QUERY, queries, queries % LARGEST_TILE == 0)
+        self.group = symbol("group", self.groups, even=True)
+        self.query = symbol(QUERY, rows, rows % LARGEST_TILE == 0)
+        if queries == 1:
+            self.group, self.query = self.group.times(rows).plus(self.query), Index()
         self.key, self.key_row = (symbol(text, keys, self.even_keys) for text in (KEY, "key_row"))
         self.query_shape, self.key_shape = f"[BLOCK_M, {_block(depth)}]", f"[{_block(depth)}, BLOCK_N]"
         self.value_shape, self.result_shape = f"[BLOCK_N, {_block(features)}]", f"[BLOCK_M, {_block(features)}]"
@@ -153,7 +119,9 @@ class Attention:
                 masked = item.dtype == "bool"
                 text = f'tl.where({item.text}, {text}, float("-inf"))' if masked else f"{text} + {item.text}"
                 text = self.emitter.variable(text)
-            return self.emitter.variable(f'tl.where(query >= key, {text}, float("-inf"))') if causal else text
+            return (
+                self.emitter.variable(f'tl.where({self.query.text} >= key, {text}, float("-inf"))') if causal else text
+            )
 
         self.score: Callable[[str], str] = score
         diagonal = Condition("sum", self.query.plus(self.key.times(-1)))
@@ -218,10 +186,27 @@ class Attention:
         begin = f"tl.maximum({lower}, 0) // BLOCK_N * BLOCK_N" if lower is not None else "0"
         return begin, f"tl.minimum({upper}, {self.keys})" if upper is not None else str(self.keys)
 
+    def shares_keys(self) -> bool:
+        """Return whether keys and values are the same for all rows of a tile."""
+        with self.emitter.block() as lines:
+            self.key_tile()
+            self.value_tile()
+            return not re.search(rf"\b{QUERY}\b", "\n".join(lines))
+
+
+def _attention_of(region: Region) -> Attention:
+    """Return a region's attention; with one query, with the most heads in a tile that share keys."""
+    found = Attention(region)
+    most = min(found.groups, LARGEST_TILE) if found.queries == 1 else 1
+    for heads in range(most, 1, -1):
+        if found.groups % heads == 0 and (packed := Attention(region, heads)).shares_keys():
+            return packed
+    return found
+
 
 def write(region: Region) -> WrittenKernel:
     """Return the kernel of a region."""
-    attention = Attention(region)
+    attention = _attention_of(region)
     emitter, name = attention.emitter, kernel_name(region, "attention")
     if region.stores or region.value.size != attention.outer.size:
         raise RefusedError("results beside that of attention")
@@ -264,11 +249,18 @@ def write(region: Region) -> WrittenKernel:
         epilogue = list(lines)
     begin, end = attention.limits()
     tile = "(tiles - 1 - tl.program_id(0) % tiles)" if end != str(attention.keys) else "(tl.program_id(0) % tiles)"
+    parameters, constraints = space(attention, shared=begin == "0" or attention.query == Index())
+    total = "total" if attention.softmax else "tl.where(total == 0, 1, total)"
+    epilogue, share, second = [f"result = accumulator / {total}", *epilogue], list[str](), None
+    if SPLITS in parameters:
+        epilogue, second = divided(region, attention, name, epilogue, total)
+        share = SHARE.strip().splitlines()
     source = filled(
         TEMPLATE,
         emitter,
-        {"prologue": prologue, "scores": scores, "values": values, "epilogue": epilogue},
+        {"prologue": prologue, "share": share, "scores": scores, "values": values, "epilogue": epilogue},
         name=name,
+        more=f", {SPLITS}: tl.constexpr" if second else "",
         tile=tile + (".to(tl.int64)" if emitter.wide else ""),
         queries=attention.queries,
         keys=attention.keys,
@@ -278,24 +270,23 @@ def write(region: Region) -> WrittenKernel:
         feature_block=_block(attention.features),
         begin=begin,
         end=end,
-        total="total" if attention.softmax else "tl.where(total == 0, 1, total)",
     )
-    parameters, constraints = space(attention)
     pairs = float(attention.groups) * attention.queries * attention.keys
-    share = 0.5 if end != str(attention.keys) else 1.0
+    visible = 0.5 if end != str(attention.keys) else 1.0
     return WrittenKernel(
         structure="attention",
         name=name,
         source=source,
         buffers=tuple(emitter.buffers),
         stored=region.stored,
-        grid=(f"triton.cdiv({attention.queries}, BLOCK_M) * {attention.groups}",),
+        grid=(f"triton.cdiv({attention.queries}, BLOCK_M) * {attention.groups}", *([SPLITS] if second else [])),
         parameters=parameters,
         constraints=constraints,
         work=KernelWork(
-            scalar=share * pairs * (8 + spanning(scores, [KEY])),
-            products=share * 2 * pairs * (attention.depth + attention.features),
+            scalar=visible * pairs * (8 + spanning(scores, [KEY])),
+            products=visible * 2 * pairs * (attention.depth + attention.features),
         ),
+        second=second,
     )
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 from typing import Protocol
 
-from ..region import SHARED_BYTES, STAGES, WARPS, LaunchParameter, power_above
+from ..lines import WIDE
+from ..region import MULTIPROCESSORS, SHARED_BYTES, SPLITS, STAGES, WARPS, LaunchParameter, power_above, powers
 
 LARGEST_TILE = 128
+_MOST_SPLITS, _LEAST_SHARE = 32, 256
+"""Programs that share keys, and the keys of each at the start."""
 _REGISTERS = 64 * 1024
 """Of 32 bits, of a multiprocessor."""
 
@@ -15,6 +19,8 @@ _REGISTERS = 64 * 1024
 class AttentionSizes(Protocol):
     """The sizes of an attention."""
 
+    groups: int
+    """That have keys of their own."""
     queries: int
     keys: int
     depth: int
@@ -22,8 +28,8 @@ class AttentionSizes(Protocol):
     dtype: str
 
 
-def space(sizes: AttentionSizes) -> tuple[dict[str, LaunchParameter], Sequence[str]]:
-    """Return parameters and constraints.
+def space(sizes: AttentionSizes, shared: bool = True) -> tuple[dict[str, LaunchParameter], Sequence[str]]:
+    """Return parameters and constraints; with `shared`, several programs may see parts of the keys.
 
     The start has the largest tile of queries whose result stays in registers beside the scores, as the published
     kernels have it: 128 queries and 128 keys for heads of 64, 64 keys for heads of 128, 64 and 64 above.
@@ -43,8 +49,26 @@ def space(sizes: AttentionSizes) -> tuple[dict[str, LaunchParameter], Sequence[s
         WARPS: LaunchParameter(warps, (4, 8)),
         STAGES: LaunchParameter(stages, (1, 2, 3, 4)),
     }
+    splits = _splits(sizes, sizes.groups * ceil(sizes.queries / start_m))
+    if shared and splits is not None:
+        parameters[SPLITS] = splits
     constraints = [
         f"(BLOCK_M + 2 * BLOCK_N * {STAGES}) * {head * width} <= {SHARED_BYTES}",
         f"BLOCK_M * (BLOCK_N + {head}) <= {_REGISTERS * 3 // 4}",
     ]
     return parameters, constraints
+
+
+def _splits(sizes: AttentionSizes, tiles: int) -> LaunchParameter | None:
+    """Return by how many programs keys may be shared; None where there are tiles enough, or keys are few.
+
+    The start gives each multiprocessor two programs, where tiles alone give it less than one.
+    """
+    most = min(_MOST_SPLITS, sizes.keys // _LEAST_SHARE)
+    results = sizes.groups * sizes.queries * sizes.features
+    if tiles >= 2 * MULTIPROCESSORS or most < 2 or _MOST_SPLITS * results >= WIDE:
+        return None
+    start = 1
+    while tiles < MULTIPROCESSORS and start * 2 <= most and start * tiles < 2 * MULTIPROCESSORS:
+        start *= 2
+    return LaunchParameter(start, powers(1, _MOST_SPLITS))

@@ -2,7 +2,7 @@
 
 TEMPLATE = """
 @triton.jit
-def $name($pointers, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+def $name($pointers, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr$more):
     tiles = tl.cdiv($queries, BLOCK_M)
     first = $tile * BLOCK_M
     group = tl.program_id(0)$wide // tiles
@@ -21,6 +21,7 @@ def $name($pointers, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
     last = tl.minimum(first + BLOCK_M, $queries) - 1
     begin = $begin
     end = $end
+    $share
     for start in range(begin, end, BLOCK_N):
         key = (start + tl.arange(0, BLOCK_N))[None, :]
         key_mask = key < $keys
@@ -34,6 +35,12 @@ def $name($pointers, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
         total = total * kept + tl.sum(weights, 1)[:, None]
         $values
         most = most_now
-    result = accumulator / $total
     $epilogue
 """
+SHARE = """
+split = tl.program_id(1)
+share = tl.cdiv(tl.cdiv(end - begin, BLOCK_N), SPLITS) * BLOCK_N
+begin += split * share
+end = tl.minimum(begin + share, end)
+"""
+"""The part of the keys that a program sees."""

@@ -10,23 +10,30 @@ from .template import TEMPLATE
 _LEAST, _START, _MOST = 128, 1024, 4096
 
 
+def filled_elements(region: Region, emitter: Emitter, name: str, *more: str) -> str:
+    """Return the source of a kernel that computes each element of a region's results for itself.
+
+    `emitter` may have anchors; `more` are further parameters. Raises `RefusedError`.
+    """
+    size = region.value.size
+    if any(region.graph.by_name[stored].size != size for stored in region.stored):
+        raise RefusedError("results of several sizes")
+    x = Index.of(Symbol("x", size, frozenset({"x_mask"})))
+    for stored in region.stored:
+        indices = apart(x, region.graph.by_name[stored].shape)
+        emitter.store(stored, indices, emitter.value(stored, indices), "[XBLOCK]", ("x_mask",))
+    parameters = "".join(f", {parameter}: tl.constexpr" for parameter in more)
+    return filled(TEMPLATE, emitter, {"body": emitter.lines}, name=name, size=size, more=parameters)
+
+
 def write(region: Region) -> WrittenKernel:
     """Return the kernel of a region."""
-    size = region.value.size
-    if any(region.graph.by_name[name].size != size for name in region.stored):
-        raise RefusedError("results of several sizes")
-    emitter = Emitter(region.graph, region.inlined)
-    x = Index.of(Symbol("x", size, frozenset({"x_mask"})))
-    for name in region.stored:
-        value = region.graph.by_name[name]
-        indices = apart(x, value.shape)
-        emitter.store(name, indices, emitter.value(name, indices), "[XBLOCK]", ("x_mask",))
-    body = emitter.lines
-    name = kernel_name(region, "pointwise")
+    emitter, name, size = Emitter(region.graph, region.inlined), kernel_name(region, "pointwise"), region.value.size
+    source = filled_elements(region, emitter, name)
     return WrittenKernel(
         structure="pointwise",
         name=name,
-        source=filled(TEMPLATE, emitter, {"body": body}, name=name, size=size),
+        source=source,
         buffers=tuple(emitter.buffers),
         stored=region.stored,
         grid=(f"triton.cdiv({size}, XBLOCK)",),
@@ -35,7 +42,7 @@ def write(region: Region) -> WrittenKernel:
             WARPS: LaunchParameter(4, (1, 2, 4, 8)),
         },
         constraints=(f"XBLOCK >= {WARPS} * 32",),
-        work=KernelWork(float(len(body)) * size),
+        work=KernelWork(float(len(emitter.lines)) * size),
     )
 
 

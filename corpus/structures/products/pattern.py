@@ -6,13 +6,14 @@ from functools import partial
 from math import ceil
 
 from ....core.operator_graph import GraphValue, OperatorGraph, referenced
+from ..combining import Partials, alternative, second_launch
 from ..elementwise import Scalar, constant, written
-from ..emitter import Emitter, Indices, RefusedError
+from ..emitter import Anchor, Emitter, Indices, RefusedError
 from ..indices import Index, Symbol, apart, linear
-from ..region import KernelWork, Region, Structure, WrittenKernel, filled, kernel_name
+from ..region import SPLITS, KernelWork, Region, SecondLaunch, Structure, WrittenKernel, filled, kernel_name
 from ..views import plain_name
 from .space import LARGEST_K, LARGEST_M, LARGEST_N, ProductSizes, space
-from .template import TEMPLATE
+from .template import SHARE, TEMPLATE
 
 _PRODUCTS = {"mm": 0, "bmm": 0, "addmm": 1, "baddbmm": 1}
 """Where the first factor stands among the arguments."""
@@ -67,19 +68,44 @@ class Products:
         self.emitter.lines.append(f"accumulator_{number} = tl.dot({left}, {right}, accumulator_{number}{precision})")
 
     def result(self, number: int, value: GraphValue, indices: Indices) -> Scalar:
-        """Return an element of a product, with what the operator adds to it."""
+        """Return an element of the tile of a product."""
         if indices != self.place(value):
             raise RefusedError("a product at another place than the result's")
-        found = Scalar(f"accumulator_{number}", "float32")
+        return self.finished(self.emitter, Scalar(f"accumulator_{number}", "float32"), value, indices)
+
+    def finished(self, emitter: Emitter, found: Scalar, value: GraphValue, indices: Indices) -> Scalar:
+        """Return an element of a product with what the operator adds to it."""
         alpha, beta = value.keywords.get("alpha", 1), value.keywords.get("beta", 1)
         if alpha != 1:
-            found = self.emitter.named(written("mul", [found, constant(alpha, "float32")], "float32"))
+            found = emitter.named(written("mul", [found, constant(alpha, "float32")], "float32"))
         if _PRODUCTS[plain_name(value)] and beta != 0:
-            added = self.emitter.operand(value.arguments[0], indices, "float32")
+            added = emitter.operand(value.arguments[0], indices, "float32")
             if beta != 1:
-                added = self.emitter.named(written("mul", [added, constant(beta, "float32")], "float32"))
+                added = emitter.named(written("mul", [added, constant(beta, "float32")], "float32"))
             found = written("add", [found, added], "float32")
         return found
+
+    def divided(self, name: str, epilogue: list[str]) -> tuple[list[str], SecondLaunch]:
+        """Return what follows the loop where several programs share a sum, and the launch that adds their parts up."""
+        count = len(self.products)
+        partials = Partials(f"partials_{self.region.number}", [self.batch, self.m, self.n], count)
+        self.emitter.buffers[partials.name] = partials.pointer
+        position = f"batch * {self.m * self.n} + row * {self.n} + column"
+        stores = [
+            partials.stored(position, f"accumulator_{number}", "row_mask & column_mask", number)
+            for number in range(count)
+        ]
+
+        def added(emitter: Emitter, number: int, value: GraphValue, indices: Indices) -> Scalar:
+            total = emitter.variable("tl.zeros([XBLOCK], tl.float32)")
+            item = partials.loaded(emitter, linear(indices, value.shape), number)
+            emitter.lines.extend([f"for split in tl.static_range({SPLITS}):", f"    {total} += {item}"])
+            return self.finished(emitter, Scalar(total, "float32"), value, indices)
+
+        def anchors(emitter: Emitter) -> dict[str, Anchor]:
+            return {value.name: partial(added, emitter, number, value) for number, value in enumerate(self.products)}
+
+        return alternative(epilogue, stores), second_launch(self.region, name, anchors, [partials])
 
 
 def write(region: Region) -> WrittenKernel:
@@ -111,11 +137,18 @@ def write(region: Region) -> WrittenKernel:
         products.batch, products.m, products.n, products.k, count, _DTYPES[products.dtype], min(tiles, 2 * count)
     )
     parameters, constraints = space(sizes)
+    share, second = list[str](), None
+    if SPLITS in parameters:
+        share = filled(SHARE, emitter, {}, k=products.k).splitlines()
+        epilogue, second = products.divided(name, epilogue)
     source = filled(
         TEMPLATE,
         emitter,
-        {"accumulators": accumulators, "operands": operands, "epilogue": epilogue},
+        {"accumulators": accumulators, "operands": operands, "epilogue": epilogue, "share": share},
         name=name,
+        more=f", {SPLITS}: tl.constexpr" if second else "",
+        begin="begin" if second else 0,
+        end="end" if second else products.k,
         m=products.m,
         n=products.n,
         k=products.k,
@@ -128,12 +161,16 @@ def write(region: Region) -> WrittenKernel:
         source=source,
         buffers=tuple(emitter.buffers),
         stored=region.stored,
-        grid=(f"triton.cdiv({products.m}, BLOCK_M) * triton.cdiv({products.n}, BLOCK_N) * {products.batch}",),
+        grid=(
+            f"triton.cdiv({products.m}, BLOCK_M) * triton.cdiv({products.n}, BLOCK_N) * {products.batch}",
+            *([SPLITS] if second else []),
+        ),
         parameters=parameters,
         constraints=constraints,
         work=KernelWork(
             scalar=float(len(epilogue)) * size + before * steps / 2, products=2.0 * count * size * products.k
         ),
+        second=second,
     )
 
 

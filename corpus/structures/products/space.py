@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from ..region import SHARED_BYTES, STAGES, WARPS, LaunchParameter, power_above
+from ..lines import WIDE
+from ..region import MULTIPROCESSORS, SHARED_BYTES, SPLITS, STAGES, WARPS, LaunchParameter, power_above, powers
 
 LARGEST_M, LARGEST_N, LARGEST_K = 128, 256, 128
-_MULTIPROCESSORS = 132
+_MOST_SPLITS, _LEAST_SHARE = 32, 256
+"""Programs that share a sum, and the terms of each at the start."""
 _ACCUMULATORS = 128
 """Registers of a thread that may hold them."""
 
@@ -38,7 +40,7 @@ def space(sizes: ProductSizes) -> tuple[dict[str, LaunchParameter], Sequence[str
         min(most, max(16, power_above(size))) for most, size in ((LARGEST_M, sizes.m), (LARGEST_N, sizes.n))
     )
     start_m, start_n = min(most_m, 128), min(most_n, 128 if sizes.count > 1 or sizes.operand_bytes == 4 else 256)
-    while start_n > 32 and sizes.batch * ceil(sizes.m / start_m) * ceil(sizes.n / start_n) < _MULTIPROCESSORS:
+    while start_n > 32 and sizes.batch * ceil(sizes.m / start_m) * ceil(sizes.n / start_n) < MULTIPROCESSORS:
         if start_n > start_m or start_m <= 16:
             start_n //= 2
         else:
@@ -47,6 +49,10 @@ def space(sizes: ProductSizes) -> tuple[dict[str, LaunchParameter], Sequence[str
                 break
     while sizes.count * start_m * start_n > 8 * 32 * _ACCUMULATORS and start_n > 16:
         start_n //= 2
+    shared = min(most_m, 64), min(most_n, 64)
+    splits = _splits(sizes, start_m, start_n, shared)
+    if splits is not None and splits.start != 1:
+        start_m, start_n = shared
     steps = tuple(step for step in (32, 64, 128) if step <= max(32, power_above(sizes.k)))
     start_k = min(steps[-1], 128 if start_m <= 32 else 64 if sizes.operand_bytes <= 2 else 32)
     warps = 8 if sizes.count * start_m * start_n >= 128 * 128 else 4
@@ -63,8 +69,31 @@ def space(sizes: ProductSizes) -> tuple[dict[str, LaunchParameter], Sequence[str
         WARPS: LaunchParameter(warps, (4, 8)),
         STAGES: LaunchParameter(stages, (2, 3, 4, 5)),
     }
+    if splits is not None:
+        parameters[SPLITS] = splits
     constraints = [
         f"{sizes.count} * BLOCK_M * BLOCK_N <= {WARPS} * 32 * {_ACCUMULATORS}",
         f"(BLOCK_M + BLOCK_N) * BLOCK_K * {STAGES} * {sizes.operand_bytes * shares} <= {SHARED_BYTES}",
     ]
     return parameters, constraints
+
+
+def _splits(sizes: ProductSizes, start_m: int, start_n: int, shared: tuple[int, int]) -> LaunchParameter | None:
+    """Return by how many programs a sum may be shared; None where there are tiles enough, or the sum is short.
+
+    The start gives each multiprocessor a program, with tiles of `shared` size, where tiles alone give less than two
+    thirds of them one.
+    """
+
+    def tiles(tile_m: int, tile_n: int) -> int:
+        return sizes.batch * ceil(sizes.m / tile_m) * ceil(sizes.n / tile_n)
+
+    most, count = min(_MOST_SPLITS, sizes.k // _LEAST_SHARE), tiles(start_m, start_n)
+    if count >= 2 * MULTIPROCESSORS or most < 2 or _MOST_SPLITS * sizes.count * tiles(1, 1) >= WIDE:
+        return None
+    start = 1
+    if 3 * count < 2 * MULTIPROCESSORS:
+        count = tiles(*shared)
+        while start * 2 <= most and start * count < MULTIPROCESSORS:
+            start *= 2
+    return LaunchParameter(start, powers(1, _MOST_SPLITS))

@@ -2,7 +2,7 @@
 
 TEMPLATE = """
 @triton.jit
-def $name($pointers, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr):
+def $name($pointers, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr$more):
     tiles_m = tl.cdiv($m, BLOCK_M)
     tiles_n = tl.cdiv($n, BLOCK_N)
     program = tl.program_id(0) % (tiles_m * tiles_n)
@@ -16,7 +16,8 @@ def $name($pointers, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.c
     column = (tile_n$wide * BLOCK_N + tl.arange(0, BLOCK_N))[None, :]
     column_mask = column < $n
     $accumulators
-    for start in range(0, $k, BLOCK_K):
+    $share
+    for start in range($begin, $end, BLOCK_K):
         sum_column = (start + tl.arange(0, BLOCK_K))[None, :]
         sum_column_mask = sum_column < $k
         sum_row = (start + tl.arange(0, BLOCK_K))[:, None]
@@ -24,3 +25,10 @@ def $name($pointers, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.c
         $operands
     $epilogue
 """
+SHARE = """
+split = tl.program_id(1)
+share = tl.cdiv($k, BLOCK_K * SPLITS) * BLOCK_K
+begin = split * share
+end = tl.minimum(begin + share, $k)
+"""
+"""The part of the sum that a program computes."""

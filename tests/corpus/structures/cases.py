@@ -77,6 +77,12 @@ class Made:
         assert all(Expression(text)(kernel.config) for text in kernel.declared_constraints), self.source
         assert self.error <= 2 * self.eager + 1e-6, self.header
 
+    def require_products(self, structure: str) -> None:
+        """Check that kernels of a structure use shared memory, as products do, and no more than there is."""
+        sizes = {name: size for name, size in self.shared.items() if name.startswith(structure)}
+        assert any(not name.endswith("_combined") for name in sizes)
+        assert all(name.endswith("_combined") or 0 < size <= 227 * 1024 for name, size in sizes.items())
+
     def require_structures(self, *names: str) -> None:
         """Check which structures compute it, and that torch computes nothing."""
         assert f"({', '.join(names)})" in self.header

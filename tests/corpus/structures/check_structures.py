@@ -2,7 +2,8 @@
 
     check_structures.py FOLDER PROBLEM.py...
 
-Each file of a problem becomes a kernel file in FOLDER. With TRITON_INTERPRET=1 it runs in Triton's interpreter and is
+Each file of a problem becomes a kernel file in FOLDER; where programs share results, one in which none does is checked,
+too. With TRITON_INTERPRET=1 it runs in Triton's interpreter and is
 compared with the reference in fp64; else each launch is compiled for sm_90, without a GPU. A process of its own, since
 Triton reads its setting when it is imported.
 """
@@ -13,6 +14,7 @@ import copy
 import importlib.util
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -118,12 +120,26 @@ def checked(folder: Path, path: Path) -> dict[str, Any]:
         )
     except UnsupportedCodeError as refused:
         return {"refused": str(refused)}
-    file = folder / f"{path.stem}_kernel.py"
-    file.write_text(kernel.source)
-    new = loaded(file).ModelNew(*problem.get_init_inputs())
-    new.load_state_dict(model.state_dict())
-    found = interpreted(new, model, inputs) if INTERPRETED else compiled(new, inputs)
+    (folder / f"{path.stem}_kernel.py").write_text(kernel.source)
+    alone = re.sub(r"^(SPLITS_\d+) = \d+$", r"\1 = 1", kernel.source, flags=re.MULTILINE)
+    found: dict[str, Any] = {}
+    for number, source in enumerate(dict.fromkeys([kernel.source, alone])):
+        file = folder / f"{path.stem}_{number}.py"
+        file.write_text(source)
+        new = loaded(file).ModelNew(*problem.get_init_inputs())
+        new.load_state_dict(model.state_dict())
+        found = worse(found, interpreted(new, model, inputs) if INTERPRETED else compiled(new, inputs))
     return {"header": kernel.source.splitlines()[0].strip('"'), **found}
+
+
+def worse(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """What holds for two configurations of a kernel."""
+    if not first:
+        return second
+    if not INTERPRETED:
+        names = first["shared"] | second["shared"]
+        return {"shared": {name: max(item["shared"].get(name, 0) for item in (first, second)) for name in names}}
+    return {**second, "form": first["form"] and second["form"], "error": max(first["error"], second["error"])}
 
 
 folder, *paths = map(Path, sys.argv[1:])
