@@ -140,6 +140,7 @@ SLOW = (
     "corpus/structures/test_attention.py",
     "corpus/structures/test_products.py",
     "corpus/structures/test_rows.py",
+    "corpus/structures/test_scans.py",
     "corpus/structures/test_top_k.py",
     "deploy/test_deploy.py::test_a_wheel_builds_and_installs",
     "deploy/test_deploy.py::test_the_tests_of_a_package_find_a_wrong_kernel",

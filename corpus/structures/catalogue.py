@@ -7,6 +7,7 @@ from .pointwise.pattern import STRUCTURE as POINTWISE
 from .products.pattern import STRUCTURE as PRODUCTS
 from .region import Structure
 from .rows.pattern import STRUCTURE as ROWS
+from .scans.pattern import STRUCTURE as SCANS
 from .top_k.pattern import STRUCTURE as TOP_K
 
-STRUCTURES: tuple[Structure, ...] = (ATTENTION, PRODUCTS, TOP_K, ROWS, POINTWISE)
+STRUCTURES: tuple[Structure, ...] = (ATTENTION, PRODUCTS, TOP_K, SCANS, ROWS, POINTWISE)
