@@ -9,5 +9,6 @@ from .region import Structure
 from .rows.pattern import STRUCTURE as ROWS
 from .scans.pattern import STRUCTURE as SCANS
 from .top_k.pattern import STRUCTURE as TOP_K
+from .windows.pattern import STRUCTURE as WINDOWS
 
-STRUCTURES: tuple[Structure, ...] = (ATTENTION, PRODUCTS, TOP_K, SCANS, ROWS, POINTWISE)
+STRUCTURES: tuple[Structure, ...] = (ATTENTION, PRODUCTS, TOP_K, SCANS, ROWS, WINDOWS, POINTWISE)

@@ -12,7 +12,7 @@ from ..workers.channel import Message
 from ..workers.modules import form_of
 from .drawn_reference import DrawnReference
 
-WHOLE = ("scaled_dot_product_attention",)
+WHOLE = ("scaled_dot_product_attention", "max_pool1d", "max_pool2d", "max_pool3d")
 """Operators that stay whole, although torch would decompose them."""
 DECOMPOSED = words(
     """

@@ -97,6 +97,10 @@ def test_a_dtype_without_a_structure_is_left_to_torch() -> None:
     [
         (lambda x: x.logcumsumexp(1), "no structure has aten.logcumsumexp.default"),
         (lambda x: x.transpose(0, 1), "nothing is computed"),
+        (
+            lambda x: x.to(torch.complex64).cumsum(1),
+            "no structure has aten._to_copy.default, no structure has aten.cums",
+        ),
     ],
 )
 def test_what_has_no_structure_at_all_is_refused_with_the_operator(function: Any, message: str) -> None:
@@ -165,13 +169,7 @@ def test_the_documents_example_becomes_what_the_document_shows() -> None:
 
 def test_structures_of_others_may_replace_these() -> None:
     graph = graph_of(lambda x: functional.softmax(x, -1), torch.randn(4, 8))
-    assert [structure.name for structure in STRUCTURES] == [
-        "attention",
-        "products",
-        "top_k",
-        "scans",
-        "rows",
-        "pointwise",
-    ]
+    known = [structure.name for structure in STRUCTURES]
+    assert known == ["attention", "products", "top_k", "scans", "rows", "windows", "pointwise"]
     left = [step.region.value.operator for step in GraphCover(graph, [POINTWISE]).steps() if step.kernel is None]
     assert left == ["aten.amax.default", "aten.sum.dim_IntList"]

@@ -1,0 +1,1 @@
+"""Sums and maxima over windows: pooling and depthwise convolutions."""
