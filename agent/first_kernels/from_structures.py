@@ -174,9 +174,9 @@ class _Forward:
         if second is None:
             yield _launch(step.kernel, names, names)
             return
-        for item in second.scratch:
-            shape = ", ".join(_renamed(text, names) for text in item.shape)
-            yield f"{item.name} = torch.empty([{shape}], dtype=torch.float32, device={self._device})"
+        for buffer in second.scratch:
+            shape = ", ".join(_renamed(text, names) for text in buffer.shape)
+            yield f"{buffer.name} = torch.empty([{shape}], dtype=torch.float32, device={self._device})"
         yield _launch(step.kernel, names, names)
         own = _named(second.parameters, _second_suffix(number))
         call = _launch(second, {name: names[name] for name in second.shared} | own, names | own)

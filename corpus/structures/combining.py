@@ -11,7 +11,6 @@ from math import prod
 
 from .emitter import Anchor, Emitter
 from .indices import Index
-from .lines import WIDE
 from .pointwise.pattern import filled_elements
 from .region import SPLITS, LaunchParameter, Region, Scratch, SecondLaunch, powers
 
@@ -19,16 +18,15 @@ _LEAST, _START, _MOST = 64, 128, 1024
 
 
 class Partials:
-    """The partial results of one kind: for each split as many as `shape` says."""
+    """The partial results of one kind: for each split as many as `shape` says.
+
+    Results are shared where tiles are fewer than twice the multiprocessors, so that positions have 32 bits.
+    """
 
     def __init__(self, name: str, shape: Sequence[int], first: int = 1) -> None:
         """`first` values of each are together: those of several products, say."""
         self.name, self.size, self.count = name, prod(shape), first
         self.scratch = Scratch(name, (SPLITS, *map(str, (first, *shape) if first > 1 else shape)))
-
-    def fits(self, splits: int) -> bool:
-        """Return whether positions need no more than 32 bits with this many splits."""
-        return splits * self.count * self.size < WIDE
 
     @property
     def pointer(self) -> str:

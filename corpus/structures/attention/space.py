@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from math import ceil
 from typing import Protocol
 
-from ..lines import WIDE
 from ..region import MULTIPROCESSORS, SHARED_BYTES, SPLITS, STAGES, WARPS, LaunchParameter, power_above, powers
 
 LARGEST_TILE = 128
@@ -65,8 +64,7 @@ def _splits(sizes: AttentionSizes, tiles: int) -> LaunchParameter | None:
     The start gives each multiprocessor two programs, where tiles alone give it less than one.
     """
     most = min(_MOST_SPLITS, sizes.keys // _LEAST_SHARE)
-    results = sizes.groups * sizes.queries * sizes.features
-    if tiles >= 2 * MULTIPROCESSORS or most < 2 or _MOST_SPLITS * results >= WIDE:
+    if tiles >= 2 * MULTIPROCESSORS or most < 2:
         return None
     start = 1
     while tiles < MULTIPROCESSORS and start * 2 <= most and start * tiles < 2 * MULTIPROCESSORS:

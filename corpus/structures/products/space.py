@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from ..lines import WIDE
 from ..region import MULTIPROCESSORS, SHARED_BYTES, SPLITS, STAGES, WARPS, LaunchParameter, power_above, powers
 
 LARGEST_M, LARGEST_N, LARGEST_K = 128, 256, 128
@@ -89,7 +88,7 @@ def _splits(sizes: ProductSizes, start_m: int, start_n: int, shared: tuple[int, 
         return sizes.batch * ceil(sizes.m / tile_m) * ceil(sizes.n / tile_n)
 
     most, count = min(_MOST_SPLITS, sizes.k // _LEAST_SHARE), tiles(start_m, start_n)
-    if count >= 2 * MULTIPROCESSORS or most < 2 or _MOST_SPLITS * sizes.count * tiles(1, 1) >= WIDE:
+    if count >= 2 * MULTIPROCESSORS or most < 2:
         return None
     start = 1
     if 3 * count < 2 * MULTIPROCESSORS:

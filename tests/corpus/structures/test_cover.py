@@ -152,7 +152,24 @@ def large(shape: tuple[int, ...]) -> OperatorGraph:
     return OperatorGraph(values=tuple(values), outputs=("exp", "total"), form="tuple")
 
 
+def running(shape: tuple[int, ...]) -> OperatorGraph:
+    """A graph of a running sum of a tensor that needs not exist."""
+    values = [
+        GraphValue(name="x", operator="input", arguments=(0,), shapes=(shape,), dtypes=("bfloat16",)),
+        GraphValue(
+            name="total",
+            operator="aten.cumsum.default",
+            arguments=({"value": "x"}, 1),
+            shapes=(shape,),
+            dtypes=("bfloat16",),
+        ),
+    ]
+    return OperatorGraph(values=tuple(values), outputs=("total",), form="tensor")
+
+
 def test_positions_beyond_32_bits_are_computed_in_64() -> None:
+    assert ".to(tl.int64) * ROWS" in source_of(running((2**20, 4096)))
+    assert "int64" not in source_of(running((2**18, 4096)))
     assert ".to(tl.int64) * ROWS" in source_of(large((2**20, 4096)))
     assert "int64" not in source_of(large((2**18, 4096)))
 
