@@ -8,7 +8,7 @@ from .cases import DTYPES, Made, problem
 
 GATED = "return x + self.d(F.silu(self.g(x)) * self.u(x))"
 GATES = "self.g, self.u, self.d = (nn.Linear(*s, bias=False) for s in ((64, 96), (64, 96), (96, 64)))"
-SHARED = "return (F.silu(self.g(x)) * self.u(x)).transpose(0, 1) + 1"
+SHARED = "return F.silu(self.g(x)) * self.u(x) + 1"
 TWO = "self.g, self.u = nn.Linear(1100, 70), nn.Linear(1100, 70, bias=False)"
 INT4 = """
 w = torch.stack((self.q & 15, self.q >> 4), -1).reshape(96, 128).to(torch.float16)
