@@ -11,12 +11,13 @@ from typing import Any
 
 from ..profiling.operator_kinds import COMPUTE, classify
 
-STEPS = 4.0
-"""Steps of rounding by which results are changed: what rounding can decide is seen in most draws."""
+STEPS = 1.0
+"""Range of the change in steps of rounding: half a step up or down, as another rounding gives. With four, keys of six
+bits passed."""
 
 
 def rounded_elsewhere(call: Callable[[], list[Any]], draw: int) -> list[Any]:
-    """Return what `call` returns with each result of 16 bits changed by up to `STEPS` times its rounding."""
+    """Return what `call` returns with each result of 16 bits changed within `STEPS` of its rounding."""
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 

@@ -71,6 +71,16 @@ def test_a_row_that_rounding_decides_is_no_error(seed: int, monkeypatch: pytest.
     assert "1 of 384 rows are wrong" in said(seed, lambda scores: scores)
 
 
+def of_six_bits(scores: Any) -> Any:
+    mantissa, exponent = torch.frexp(scores)
+    return torch.ldexp((mantissa * 64).round() / 64, exponent)
+
+
+@pytest.mark.parametrize("seed", [11, 13])
+def test_scores_of_a_coarser_precision_are_no_other_rounding(seed: int) -> None:
+    assert "rows are wrong" in said(seed, of_six_bits)
+
+
 WRONG: dict[str, Scores] = {
     "a limit on scores": lambda scores: scores.clamp(-1e4, 1e4),
     "a key left out": lambda scores: scores.index_fill(3, torch.tensor([7]), -torch.inf),
