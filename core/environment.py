@@ -37,8 +37,6 @@ _FAMILIES = (
 _ADDRESS = "://"
 """Part of an address. A process without network needs none, and it may contain passwords and tokens."""
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_LOADERS = frozenset(["LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "PATH"])
-"""Read when a process starts: each has the value that is in effect here."""
 _QUOTED = re.compile(r"""["']([A-Za-z_]\w*)["']""")
 
 
@@ -72,9 +70,12 @@ def named_variables(asked: Sequence[str], environment: Mapping[str, str]) -> dic
             raise OptionError(f"`env` {name} is not set", f"set it, or write {name}=VALUE")
         value = value if given else environment[name]
         why = "its name is that of a secret" if is_secret(name) else "its value is an address" * (_ADDRESS in value)
-        if why or name in _LOADERS:
-            why = why or "it decides which code processes load"
+        if why:
             raise OptionError(f"`env` {name} is kept from processes that run a candidate: {why}", "leave it out")
+        if name in _NAMES or name.startswith(_FAMILIES):
+            raise OptionError(
+                f"`env` {name}: libraries read it when processes start", "set it where you start this command"
+            )
         found[name] = value
     return found
 

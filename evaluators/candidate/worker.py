@@ -259,6 +259,7 @@ class CandidateWorker:
 
     def _draw_hosted(self, integers: int | None) -> None:
         serial, seed, _ = self._host_call
+        self._hosted = []  # freed before others are drawn
         with self.problem.holding(integers):
             self._hosted = [self._call(serial, seed)]
 
@@ -272,7 +273,7 @@ class CandidateWorker:
     def host(self, integers: int | None = None) -> Message:
         """Return the time until a call returns, in ms; on a CPU without its launches and torch's operators.
 
-        On request the call has the integers of another seed, for which nothing can be remembered.
+        On request the call has the integers of another seed, so results that were kept of earlier calls do not help.
         """
         if integers is not None:
             self._draw_hosted(integers)

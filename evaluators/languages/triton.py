@@ -43,7 +43,7 @@ _LAUNCHED = (
     "tensordesc_meta", "global_scratch_size", "global_scratch_align", "profile_scratch_size", "profile_scratch_align",
 )  # fmt: skip
 """The values that `replay.ptx` needs."""
-_PLAIN = re.compile(r"constexpr|\*?k?(fp16|bf16|fp32|fp64|[iu](1|8|16|32|64)|fp8e\w{1,8})")
+_PLAIN = re.compile(r"constexpr|\*?k?(fp16|bf16|fp32|fp64|[iu](1|8|16|32|64)|fp8e[a-z0-9]{1,8})")
 """Types of parameters that are constants, pointers and numbers."""
 
 
@@ -82,7 +82,8 @@ class TritonSupport(LanguageSupport):
             from triton.backends.nvidia.driver import library_dirs
             from triton.runtime.build import platform_key
 
-            platform_key(), library_dirs()
+            platform_key()
+            library_dirs()
 
     def build_helpers(self, signatures: Iterable[Sequence[str]] = ()) -> None:
         """Compile what loads kernels, and, for a Triton whose launchers depend on it, what launches each signature."""

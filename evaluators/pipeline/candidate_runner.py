@@ -105,6 +105,7 @@ class CandidateRunner:
     def exclusive(self, reference_client: ReferenceClient) -> contextlib.AbstractContextManager[None]:
         """Return what has the device alone."""
         self.processes.wait_ready()
+        self.processes.replay_workers.wait()
         return self._access.exclusive(reference_client)
 
     def shared(self, reference_client: ReferenceClient) -> contextlib.AbstractContextManager[None]:
@@ -145,7 +146,10 @@ class CandidateRunner:
         client.start()  # it opens the GPU while the kernel is compiled
         _ = reference_client.properties  # what compilers ask of the reference worker, which is busy from now on
         with ThreadPoolExecutor(2) as beside:
-            others = [beside.submit(self._open, client), beside.submit(self._ask_ahead, reference_client)]
+            others = [
+                beside.submit(self._open, reference_client, client),
+                beside.submit(self._ask_ahead, reference_client),
+            ]
             try:
                 compiled = self.compile_ahead(reference_client, kernel, config)
                 for other in others:
@@ -154,20 +158,22 @@ class CandidateRunner:
                 client.kill()
                 reference_client.close()
                 raise
-        if not reference_client.alive:
-            reference_client = self.reference_for(problem, kernel)
         self.processes.tidy()
         if compiled is not None and compiled.signatures and self._ahead is not None:
-            self.processes.build_helpers(reference_client, kernel, compiled.signatures, self._ahead)
+            with contextlib.suppress(ProblemError):  # the candidate compiles its own then
+                self.processes.build_helpers(reference_client, kernel, compiled.signatures, self._ahead)
+        if not reference_client.alive:
+            reference_client = self.reference_for(problem, kernel)
         if compiled is None or not compiled.refused:
             client.load_ahead(config)
         return reference_client, client, compiled
 
-    def _open(self, client: CandidateClient) -> None:
-        """Wait until the candidate's process has opened the device, then let that of its plans do so: two that open a
-        GPU wait for each other."""
+    def _open(self, reference_client: ReferenceClient, client: CandidateClient) -> None:
+        """Wait until the candidate's process has opened the device, then let that of its plans do so, unless another
+        process measures there: two that open a GPU wait for each other."""
         client.open()
-        self.processes.replay_workers.expect()
+        if self._access.is_free(reference_client):
+            self.processes.replay_workers.expect()
 
     def _ask_ahead(self, reference_client: ReferenceClient) -> None:
         """Let the reference compile baselines, and find what checks need to know, before the device is locked.
@@ -311,14 +317,16 @@ class CandidateRunner:
 
         Only an empty GPU shows that: all workers on it end, and are started again for what comes next.
         """
-        lacked = found.status in (Status.RUNTIME_ERROR, Status.CRASHED) and any(
-            said in found.message for said in OUT_OF_MEMORY
-        )
+        # A process that could not even open the GPU says so in its log alone.
+        text = f"{found.message}\n{found.log}" if found.status is Status.CRASHED else found.message
+        failed = found.status in (Status.RUNTIME_ERROR, Status.CRASHED)
+        lacked = failed and any(said in text for said in OUT_OF_MEMORY)
         if not lacked or not may_be_short(gpu := reference_client.environment.get("uuid")):
             return None
         client.close()
+        self.processes.free_spares()
         self.processes.leave_device()
-        return held_by_others(gpu, found.message)
+        return held_by_others(gpu, text)
 
     def forget_candidate(self) -> None:
         """End the candidate's process; its files are removed later, those that were compiled for it too."""

@@ -12,7 +12,8 @@ HELD = 0.1
 FREED_S = 5.0
 """Until then the driver has freed what processes held that were ended."""
 _POLL_S = 0.1
-_ASKED = re.compile(r"Tried to allocate ([\d.]+) ([KMGT])iB")
+_ASKED = re.compile(r"Tried to allocate (\d{1,9}(?:\.\d{1,9})?) ([KMGT])iB")
+_OWN = re.compile(r"this process has (\d{1,9}(?:\.\d{1,9})?) GiB memory in use")
 _GIB = {"K": 2.0**-20, "M": 2.0**-10, "G": 1.0, "T": 2.0**10}
 
 
@@ -26,11 +27,12 @@ def held_by_others(gpu: str | None, error: str) -> str | None:
     """Return the cause where other processes hold the memory that a kernel lacked; None where nothing shows that.
 
     Called after this evaluator's own processes on the GPU have ended. A kernel that asked for more than the GPU has, by
-    what `error` says, fails on an empty one too.
+    what `error` says of that request and of what it held, fails on an empty one too.
     """
     deadline = time.monotonic() + FREED_S
     while gpu is not None and (memory := memory_of(gpu)) is not None:
         asked = max((float(count) * _GIB[unit] for count, unit in _ASKED.findall(error)), default=0.0)
+        asked += max(map(float, _OWN.findall(error)), default=0.0)
         if asked > memory.total_gib or memory.used_gib < HELD * memory.total_gib:
             return None
         if time.monotonic() > deadline:

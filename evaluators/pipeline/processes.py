@@ -131,7 +131,8 @@ class Processes:
             self.replay_workers.expect()
 
     def free_spares(self) -> None:
-        """End the processes that wait for the next kernel: they hold memory of the GPU."""
+        """End the processes that wait for the next kernel, which hold memory of the GPU, once they have opened it."""
+        self.spare_candidate.wait()
         self.spare_candidate.close()
         self.replay_workers.discard_spare()
 
@@ -148,7 +149,7 @@ class Processes:
 
         Not even that if it reads files other than its source, which may change meanwhile.
         """
-        self.spare_candidate.close()
+        self.free_spares()
         self._references.most = 1
         self._references.forget(but_last=True)
 
@@ -257,13 +258,14 @@ class Processes:
     def close(self) -> None:
         """End all processes and remove their folders."""
         self._closed = True
+        self.spare_candidate.wait()
         self._tidying.shutdown()
         self.servers.close()
         remove_tree(self.folder)
         self._folders.own.close()
 
     def leave_device(self) -> None:
-        """End all workers but the caller's candidates; those that are needed again are started again."""
+        """End all workers on the device, except candidates, which their callers end; what is needed starts again."""
         self.replay_workers.close()
         self.spare_candidate.close()
         self.forget_reference()

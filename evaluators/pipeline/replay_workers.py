@@ -8,11 +8,9 @@ from functools import partial
 from pathlib import Path
 
 from ...core import Language
+from ..candidate.process import OPENS_S
 from ..languages.helpers import copy_helpers
 from ..workers.client import ServerEndedError, Worker, WorkerDiedError, WorkerTimeoutError
-
-OPENS_S = 60.0
-"""Seconds that a worker may take to open its device."""
 
 
 class ReplayWorkerPool:

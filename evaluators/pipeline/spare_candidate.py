@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...core import KernelwrightError
+from ..candidate.process import OPENS_S
 from ..workers.client import Worker, WorkerDiedError, WorkerTimeoutError
 from ..workers.removal import remove_tree
-
-OPENS_S = 60.0
-"""How long it may take to open its device."""
 
 
 @dataclass
@@ -26,7 +24,11 @@ class _Spare:
     opened: Future[Worker | None]
 
     def discard(self) -> None:
-        worker = self.opened.result()
+        """End it once it has opened its device; that is not waited for: what starts it may wait for the caller."""
+        self.opened.add_done_callback(self._remove)
+
+    def _remove(self, opened: Future[Worker | None]) -> None:
+        worker = None if opened.exception() is not None else opened.result()
         if worker is not None:
             worker.discard()
         remove_tree(self.cache)
@@ -63,8 +65,8 @@ class SpareCandidate:
         return cache, lambda: ready.pop() if ready else new_worker(cache)
 
     def expect(self) -> bool:
-        """Start the next one, like the last two that were asked for, unless it is there; returns at once, and whether
-        there is one."""
+        """Start the next one, like the last two that were asked for, unless it is there; return whether there is one,
+        without waiting for it."""
         if self._spare is None and self._repeated and self._last is not None:
             key, new_worker = self._last
             cache = self._new_cache()

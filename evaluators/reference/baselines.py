@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from ...core.text import digest_of
 from ..timing.clock import Clock, bind_call
 from ..workers.channel import Message
 from ..workers.removal import remove_tree
+from ..workers.shortages import SHORTAGES
 from .arithmetic import Arithmetic
 from .inductor_compiler import BenchmarkRefusedError, without_benchmarks
 
@@ -35,6 +37,8 @@ to eager or to the candidate, and a graph cannot be captured around another. Wit
 kernels; `Settings.graph` captures all sides equally.
 """
 
+_LACKED = (*SHORTAGES, "out of memory")
+"""Parts of errors that say nothing about the cache."""
 MEASURED = ("max-autotune",)
 """Baselines for which Inductor chooses kernels by measured times while it compiles."""
 
@@ -87,17 +91,19 @@ class Baselines:
         if name in self._compiled:
             return {"seconds": 0.0, "error": None}
         start = time.perf_counter()
+        cached = self._cache is not None and self._cache.is_dir() and any(self._cache.iterdir())
         self._enter_cache(self._cache)
         error = self._failure(name, model, inputs)
-        if error is not None and self._cache is not None and any(self._cache.iterdir()):
-            anew = self._cache.with_name(f"{self._cache.name}-{os.getpid()}")
+        if error is not None and self._cache is not None and cached and not any(said in error for said in _LACKED):
+            anew = Path(tempfile.mkdtemp(prefix=f"{self._cache.name}-", dir=self._cache.parent))
             self._enter_cache(anew)
             error = self._failure(name, model, inputs)
             if error is None:
-                remove_tree(self._cache)
-                with contextlib.suppress(OSError):  # another process has made it meanwhile
+                with contextlib.suppress(OSError):  # another process has done so meanwhile
+                    self._cache.rename(anew.with_name(f"{anew.name}-cut"))
                     anew.rename(self._cache)
             remove_tree(anew)
+            remove_tree(anew.with_name(f"{anew.name}-cut"))
             self._enter_cache(self._cache)
         return {"seconds": time.perf_counter() - start, "error": error}
 

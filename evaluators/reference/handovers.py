@@ -13,6 +13,7 @@ from typing import Any
 from ...core import find_language
 from ..correctness.distributions import draw
 from ..languages.base import support_of
+from ..languages.helpers import MOST
 from ..workers.channel import Message
 from ..workers.handover import Handover
 from ..workers.memory import fitting, is_large
@@ -39,10 +40,10 @@ class HandoverRequests:
     def build_helpers(self, language: str, signatures: list[list[str]]) -> Message:
         """Let a language compile what is needed to launch kernels with such parameters; it is kept for later ones."""
         new = [signature for signature in signatures if signature not in self._helped]
-        if new:
-            self._helped += new
+        for signature in new[: max(0, MOST - len(self._helped))]:  # more are not copied
+            self._helped.append(signature)
             with contextlib.suppress(Exception):  # the other process compiles its own then
-                support_of(find_language(language)).build_helpers(new)
+                support_of(find_language(language)).build_helpers([signature])
         return {}
 
     def hand_weights(self, seed: int, folder: str, share: bool, distribution: str | None = None) -> Message:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
-ZERO_DRAWS = 4
+ZERO_DRAWS = 8
 """Draws in which an element is zero that always is: of those that are zero by chance few are so each time."""
 PREPARE = "prepare"
 """The method of a kernel's class that packs its weights, once after they are loaded."""
@@ -86,11 +86,12 @@ class ProblemModule:
         if self._zeros is None:
             self._zeros = {}
             if hasattr(self.module, "get_fixed"):
-                first, *others = (self._drawn(seed) for seed in range(ZERO_DRAWS))
-                for number, given in enumerate(zip(first, *others, strict=True)):
-                    mask = _always_zero(*given) if is_continuous(given[0]) else None
-                    if mask is not None and bool(mask.any()) and not bool(mask.all()):
-                        self._zeros[number] = mask
+                masks: dict[int, Any] = {}
+                for seed in range(ZERO_DRAWS):  # one set of inputs at a time: they may be large
+                    masks = _zero_in_all(masks if seed else None, self._drawn(seed))
+                self._zeros = {
+                    number: mask for number, mask in masks.items() if bool(mask.any()) and not bool(mask.all())
+                }
         return self._zeros
 
     @property
@@ -167,14 +168,17 @@ def is_continuous(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
 
 
-def _always_zero(first: Any, *others: Any) -> Any:
-    """Return a mask of the elements that are zero in all of these tensors; None where shapes differ."""
-    if any(other.shape != first.shape for other in others):
-        return None
-    mask = _is_zero(first)
-    for other in others:
-        mask &= _is_zero(other)
-    return mask
+def _zero_in_all(masks: dict[int, Any] | None, inputs: list[Any]) -> dict[int, Any]:
+    """Return masks of the elements that are zero in these inputs and in all before them, by input; `masks` are those of
+    the latter, None without. Inputs whose shapes differ have none."""
+    zero = {number: _is_zero(value) for number, value in enumerate(inputs) if is_continuous(value)}
+    if masks is None:
+        return zero
+    return {
+        number: mask & zero[number]
+        for number, mask in masks.items()
+        if number in zero and mask.shape == zero[number].shape
+    }
 
 
 def _is_zero(value: Any) -> Any:

@@ -67,7 +67,7 @@ def test_reference_and_candidate_get_a_named_variable(
         ("OPS_UNSET", "`env` OPS_UNSET is not set"),
         ("OPS_TOKEN=x", "its name is that of a secret"),
         ("OPS_URL=https://me:secret@there", "its value is an address"),
-        ("LD_PRELOAD=/tmp/x.so", "it decides which code processes load"),
+        ("LD_PRELOAD=/tmp/x.so", "libraries read it when processes start"),
         ("OPS SCALE", "is not a variable"),
     ],
 )

@@ -38,8 +38,20 @@ def test_what_is_still_held_when_our_processes_have_ended_is_held_by_others(monk
 
 @pytest.mark.parametrize(
     ("used", "said"),
-    [((79.0, 78.0, 0.5), LACKED), ((70.0,), LACKED.replace("4.00 GiB", "10.00 TiB")), ((7.9,), "ALLOC_FAILED")],
-    ids=["our processes held it", "no GPU has so much", "others hold little"],
+    [
+        ((79.0, 78.0, 0.5), LACKED),
+        ((70.0,), LACKED.replace("4.00 GiB", "10.00 TiB")),
+        ((70.0,), f"{LACKED} Including non-PyTorch memory, this process has 77.50 GiB memory in use."),
+        ((7.9,), "ALLOC_FAILED"),
+        ((7.9,), LACKED.replace("4.00 GiB", "1..2 GiB")),
+    ],
+    ids=[
+        "our processes held it",
+        "no GPU has so much",
+        "it took all piece by piece",
+        "others hold little",
+        "no number",
+    ],
 )
 def test_the_kernels_own_fault(monkeypatch: pytest.MonkeyPatch, used: tuple[float, ...], said: str) -> None:
     Gpu(monkeypatch, *used)
