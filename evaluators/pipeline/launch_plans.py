@@ -251,7 +251,8 @@ class LaunchPlans:
         pair, allow = self._pair, self._pair.allow_torch
         self._replayer.prepare_one(pair.reference_client, handed.number, checked.weights)
         steps = self._replayer.hold_steps()
-        checked.library = tuple(dict.fromkeys(step.short_name for step in steps if step.kind == COMPUTE))
+        named = [step.short_name for step in steps if step.kind == COMPUTE]
+        checked.library = tuple(dict.fromkeys([*checked.library, *named]))
         pair.require_launches(launches)
         broken = proof_violation(None, launches, allow) or forbidden_step(steps, allow)
         if broken is None:
