@@ -48,8 +48,8 @@ def killing(pids: Callable[[], list[int]], times: int) -> Iterator[list[int]]:
 
     def run() -> None:
         while len(killed) < times and not over.wait(0.005):
-            for pid in set(pids()) - set(killed):
-                with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # what ends meanwhile removes its folders
+                for pid in set(pids()) - set(killed):
                     os.kill(pid, signal.SIGKILL)
                     killed.append(pid)
 

@@ -43,7 +43,7 @@ class Processes:
         times = [0.002, next(self._steps_ms)]
         return BatchResponse(samples_ms=times), 0.1 + sum(times)
 
-    def host_ms(self) -> float:
+    def host_ms(self, integers: int | None = None) -> float:
         return self._host_ms
 
     def repeat_ms(self, calls: int) -> float:
