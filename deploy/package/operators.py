@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import threading
@@ -34,6 +35,7 @@ class DeployedOperator:
         rows = [TableRow.of(item) for item in table["kernels"]]
         self.dispatch = Dispatch(self.name, [replace(row, device="cpu") for row in rows] if interpreted else rows)
         self.modules = PackageModules(package, folder, self.weights)
+        self._folder = folder
         self.schema: Any = None
         """The operator's schema, once it is registered."""
         self._ready = threading.local()
@@ -56,6 +58,7 @@ class DeployedOperator:
         register = torch.library.triton_op if self.visible else torch.library.custom_op
         operator = register(self.name, function, mutates_args=())
         self.schema = operator._opoverload._schema
+        self._mark_compiled()
         operator.register_fake(self.fake)
         operator.register_autograd(self._backward, setup_context=self._save)
         if self.visible:  # a traced call must find its modules made
@@ -65,6 +68,13 @@ class DeployedOperator:
             for row in self.dispatch.rows:
                 self.modules.reference(row.sizes, META)
         return operator
+
+    def _mark_compiled(self) -> None:
+        """Let torch.compile's caches on disk, which know an operator by its name, tell this package from others."""
+        if hasattr(torch.compiler.config, "cache_key_tag"):  # absent in old torch
+            files = [*sorted(self._folder.rglob("*.py")), self._folder / "table.json"]
+            digest = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
+            torch.compiler.config.cache_key_tag += f"{self.name}={digest};"
 
     def __call__(self, *arguments: Any) -> Any:
         """Compute the operator. What a call with these sizes needs is found once for each thread."""
