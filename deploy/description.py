@@ -48,6 +48,8 @@ class OperatorDescription:
     kernel_has_own_tensors: bool
     value: int | None
     """The free size's value when the kernel was measured."""
+    constructor: str
+    """The constructor's arguments, as text."""
 
     @classmethod
     def of(cls, path: Path, free: FreeSize | None, found: Mapping[str, Any]) -> OperatorDescription:
@@ -91,6 +93,7 @@ class OperatorDescription:
             reference_has_own_tensors=found["reference_has_own_tensors"],
             kernel_has_own_tensors=found["kernel_has_own_tensors"],
             value=found.get("value") if free is not None else None,
+            constructor=found["constructor"],
         )
 
     @property
@@ -98,13 +101,20 @@ class OperatorDescription:
         """What all kernels of an operator have in common."""
         return self.names, self.weights, self.types, self.outputs, self.returns_tuple
 
+    @property
+    def of_weights(self) -> tuple[Any, ...]:
+        """The arguments that are weights."""
+        return self.arguments[len(self.arguments) - len(self.weights) :]
+
 
 def require_size(kernels: Sequence[MeasuredKernel], free: FreeSize) -> None:
-    """Raise `KernelError` for a kernel whose problem has no such size."""
+    """Raise `KernelError` for a kernel whose problem has no such size, or reads it elsewhere than from its inputs."""
     for item in kernels:
         if free.name not in item.problem.integers:
             known = ", ".join(item.problem.integers) or "none"
             raise KernelError(f"{item.path}: its problem has no size {free.name}; it has {known}")
+        if free.name in item.read_constants:
+            raise KernelError(f"{item.path}: its Model reads {free.name} while it computes, so it cannot be free")
 
 
 def describe(name: str, kernels: Sequence[MeasuredKernel], free: FreeSize | None) -> list[OperatorDescription]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import io
 import re
+import symtable
 import tokenize
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,14 @@ class MeasuredKernel:
     def sizes(self) -> dict[str, Any]:
         """The constants of the problem that its workload sets."""
         return dict(self.problem.sizes)
+
+    @property
+    def read_constants(self) -> dict[str, Any]:
+        """Constants of the problem's file that its Model reads while it computes, with their values."""
+        table = symtable.symtable(self.problem.source, "reference", "exec")
+        parts = [part for part in table.get_children() if part.get_name() not in ("get_inputs", "get_init_inputs")]
+        read = {name for part in parts for name in _globals_of(part)}
+        return {name: value for name, value in {**self.problem.constants, **self.sizes}.items() if name in read}
 
 
 def read_evidence(path: Path, source: str) -> Mapping[str, Any]:
@@ -94,6 +103,14 @@ def measured_kernel(path: Path, kernel: PythonKernel, problem: TorchProblem) -> 
     licence = licence_of(path, kernel.source)
     sized = problem.resized(str(evidence["workload"]), evidence["sizes"])
     return MeasuredKernel(path, kernel, evidence, sized, licence)
+
+
+def _globals_of(scope: symtable.SymbolTable) -> Iterator[str]:
+    """Yield the module's names that functions of a scope read."""
+    if scope.get_type() != "class":  # what a class reads, it reads before sizes are set
+        yield from (item.get_name() for item in scope.get_symbols() if item.is_referenced() and item.is_global())
+    for inner in scope.get_children():
+        yield from _globals_of(inner)
 
 
 def _comments(tokens: Any) -> list[str]:

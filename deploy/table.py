@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any
 
 from ..core import KernelError
@@ -64,12 +65,14 @@ def entries_of(
     """Return the table's entries; with a free size each serves the values to which it is the nearest one.
 
     Near means a small ratio: between kernels measured at 16 and 256 the first serves up to 64. Raises `KernelError` for
-    kernels of different operators, and for two that serve the same sizes.
+    kernels of different operators or constants, and for two that serve the same sizes.
     """
     first = descriptions[0]
     for item, description in zip(kernels[1:], descriptions[1:], strict=True):
         if description.signature != first.signature or item.problem.source != kernels[0].problem.source:
             raise KernelError(f"{item.path} and {kernels[0].path} are of different problems; deploy each by itself")
+    for pair in combinations(zip(kernels, descriptions, strict=True), 2):
+        _require_same_constants(*pair)
     if free is not None:
         for item in kernels:
             if item.evidence.get("shape_specialised"):
@@ -83,6 +86,17 @@ def entries_of(
         groups.setdefault(repr((entry.measured.device, entry.description.arguments)), []).append(entry)
     served = [found for group in groups.values() for found in _shared(group, free)]
     return sorted(served, key=lambda entry: entry.serves.low if entry.serves else 0)
+
+
+def _require_same_constants(
+    one: tuple[MeasuredKernel, OperatorDescription], other: tuple[MeasuredKernel, OperatorDescription]
+) -> None:
+    """Raise `KernelError` where the shapes of weights do not tell which constants a reference is made with."""
+    (item, description), (earlier, known) = other, one
+    if description.of_weights != known.of_weights:
+        return
+    if description.constructor != known.constructor or item.read_constants != earlier.read_constants:
+        raise KernelError(f"{item.path} and {earlier.path} have other constants; deploy each by itself")
 
 
 def _shared(group: Sequence[Entry], free: FreeSize | None) -> list[Entry]:

@@ -1,0 +1,70 @@
+"""The table of several kernels: which of them may be one operator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kernelwright.core import KernelError, PythonKernel, TorchProblem
+from kernelwright.core.language import Target
+from kernelwright.core.languages import TILELANG
+from kernelwright.deploy.description import FreeSize, OperatorDescription, require_size
+from kernelwright.deploy.source import MeasuredKernel
+from kernelwright.deploy.table import entries_of
+
+from .hand_made import REFERENCE
+
+# The batch size is a local name of forward, which reads `scale` of the module.
+SCALED = REFERENCE.replace("rows = 4", "rows, scale = 4, 2").replace(
+    "        return x * x", "        rows = len(x)\n        return x * scale"
+)
+
+
+def measured(name: str, **sizes: Any) -> MeasuredKernel:
+    problem = TorchProblem("level1/1_1", "scaled", SCALED, sizes=sizes)
+    return MeasuredKernel(Path(name), PythonKernel(TILELANG, Target.CPU, "", name), {}, problem, "")
+
+
+def described(rows: int, constructor: str = "[]", weight: int | None = None) -> OperatorDescription:
+    return OperatorDescription(
+        names=("x", "weight")[: 1 if weight is None else 2],
+        weights=() if weight is None else ("weight",),
+        arguments=(["float32", [rows, 8]], *([] if weight is None else [["float32", [weight]]])),
+        types=("Tensor",) * (1 if weight is None else 2),
+        outputs=1,
+        returns_tuple=False,
+        reference_has_own_tensors=False,
+        kernel_has_own_tensors=False,
+        value=None,
+        constructor=constructor,
+    )
+
+
+@pytest.mark.parametrize(
+    ("sizes", "constructors", "weights"),
+    [
+        ({"rows": 16}, ("[3]", "[2]"), (None, None)),
+        ({"rows": 16}, ("[3]", "[2]"), (8, 8)),
+        ({"rows": 16, "scale": 3}, ("[]", "[]"), (8, 8)),
+    ],
+)
+def test_kernels_of_other_constants_are_another_operator(
+    sizes: dict[str, int], constructors: tuple[str, str], weights: tuple[int | None, int | None]
+) -> None:
+    kernels = [measured("first.py"), measured("second.py", **sizes)]
+    descriptions = [described(4, constructors[0], weights[0]), described(16, constructors[1], weights[1])]
+    with pytest.raises(KernelError, match=r"second\.py and first\.py have other constants"):
+        entries_of("scaled", kernels, descriptions, None)
+
+
+def test_other_inputs_and_weights_tell_kernels_apart() -> None:
+    kernels = [measured("first.py"), measured("second.py", rows=16), measured("third.py", rows=16, scale=3)]
+    descriptions = [described(4, "[8]", 8), described(16, "[8]", 8), described(16, "[9]", 9)]
+    assert len(entries_of("scaled", kernels, descriptions, None)) == 3
+
+
+def test_a_size_that_the_model_reads_is_not_free() -> None:
+    require_size([measured("first.py")], FreeSize("rows", 1, 8))
+    with pytest.raises(KernelError, match=r"first\.py: its Model reads scale while it computes"):
+        require_size([measured("first.py")], FreeSize("scale", 1, 8))
