@@ -48,11 +48,12 @@ class TableRow:
         """Return why the row does not serve the arguments: 'device', 'dtype', 'strides', 'sizes'; '' if it does."""
         wanted = zip(self.arguments, arguments, strict=True)
         tensors = [(item, value) for item, value in wanted if isinstance(value, torch.Tensor)]
-        if any(value.device.type != self.device for _, value in tensors):
+        devices = {value.device for _, value in tensors}
+        if len(devices) > 1 or any(device.type != self.device for device in devices):
             return "device"
         if any(str(value.dtype) != f"torch.{item[0]}" for item, value in tensors):
             return "dtype"
-        if not (aligned and all(value.is_contiguous() for _, value in tensors)):
+        if not (aligned and all(is_strided(value) and value.is_contiguous() for _, value in tensors)):
             return "strides"
         others = zip(self.arguments, arguments, strict=True)
         if any(item != value for item, value in others if not isinstance(value, torch.Tensor)):
@@ -81,18 +82,23 @@ class TableRow:
 
 def key_of(arguments: Sequence[Any]) -> Hashable | None:
     """Return all that a choice depends on; None while a call is traced: its tensors have no memory, and their sizes may
-    be symbols.
+    be symbols. Sparse tensors have no such key either.
     """
     found: list[Any] = []
     for item in arguments:
         kind = type(item)
-        if kind is torch.Tensor or kind is torch.nn.Parameter:
+        if (kind is torch.Tensor or kind is torch.nn.Parameter) and is_strided(item):
             found += (item.shape, item.dtype, item.device, item.is_contiguous(), item.data_ptr() % ALIGNED == 0)
         elif isinstance(item, torch.Tensor):
             return None
         else:
             found.append(item)
     return tuple(found)
+
+
+def is_strided(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor has strides, which no sparse one has."""
+    return bool(tensor.layout is torch.strided)
 
 
 class Dispatch:

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from .dispatch import MOST, Dispatch, TableRow, key_of
+from .dispatch import MOST, Dispatch, TableRow, is_strided, key_of
 from .modules import META, BoundModule, PackageModules
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -114,10 +114,12 @@ class DeployedOperator:
     def _own(self, result: Any, arguments: Sequence[Any]) -> Any:
         """Return the outputs as new contiguous tensors, as the operator declares them."""
         outputs = list(result) if isinstance(result, tuple | list) else [result]
-        given = [item for item in arguments if isinstance(item, torch.Tensor)]
+        given = [item for item in arguments if isinstance(item, torch.Tensor) and is_strided(item)]
         for place, output in enumerate(outputs):
+            if not is_strided(output):  # of sparse arguments
+                continue
             output = output.contiguous()
-            if any(torch._C._is_alias_of(output, other) for other in (*given, *outputs[:place])):
+            if any(torch._C._is_alias_of(output, other) for other in (*given, *filter(is_strided, outputs[:place]))):
                 output = output.clone()
             outputs[place] = output
         return tuple(outputs) if self._tuple else outputs[0]
@@ -138,11 +140,15 @@ class DeployedOperator:
 
     def _backward(self, ctx: Any, *gradients: Any) -> Any:
         """Return the reference's own gradients; what it computes on the way is recomputed."""
-        saved = iter(ctx.saved_tensors)
-        arguments = [next(saved).detach() if item is None else item[0] for item in ctx.others]
+        saved, create = iter(ctx.saved_tensors), torch.is_grad_enabled()  # it is for second derivatives
+        arguments = []
+        for other, needed in zip(ctx.others, ctx.needs_input_grad, strict=True):
+            if other is not None:
+                arguments.append(other[0])
+                continue
+            value = next(saved)
+            arguments.append(value.view_as(value) if create and needed else value.detach().requires_grad_(needed))
         wanted = [place for place, needed in enumerate(ctx.needs_input_grad) if needed]
-        for place in wanted:
-            arguments[place].requires_grad_()
         with torch.enable_grad():
             result = self._reference(arguments)(*self._split(arguments))
             outputs = list(result) if isinstance(result, tuple | list) else [result]
@@ -156,6 +162,7 @@ class DeployedOperator:
                 [arguments[place] for place in wanted],
                 [gradient for _, gradient in pairs],
                 allow_unused=True,
+                create_graph=create,
             )
         given = dict(zip(wanted, found, strict=True))
         return tuple(given.get(place) for place in range(len(arguments)))

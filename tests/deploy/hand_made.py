@@ -71,6 +71,7 @@ def hand_made(
     serves: Mapping[str, Any] | None = None,
     arguments: Sequence[Any] = ARGUMENTS,
     load: bool = True,
+    reference: str = REFERENCE,
     **table: Any,
 ) -> Any:
     """Write the package of `mylib::name` with one kernel, and import it if it is to be loaded."""
@@ -79,7 +80,7 @@ def hand_made(
     shutil.copytree(Path(writing.__file__).parent / "package", package, dirs_exist_ok=True)
     (package / "kernels" / "__init__.py").touch()
     (package / "kernels" / "first.py").write_text(kernel)
-    (package / "reference.py").write_text(REFERENCE)
+    (package / "reference.py").write_text(reference)
     row = {"kernel": "first", "device": "cpu", "arguments": arguments, "serves": serves, "sizes": {}}
     (package / "table.json").write_text(json.dumps({**TABLE, **table, "name": f"mylib::{name}", "kernels": [row]}))
     (package / "__init__.py").write_text(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 
-from .hand_made import KERNEL, hand_made
+from .hand_made import KERNEL, REFERENCE, hand_made
 from .results import python
 
 COMPILED = """
@@ -25,3 +26,60 @@ def test_compiled_code_of_another_package_of_the_name_is_not_run(tmp_path: Path)
         run = python(COMPILED, tmp_path / str(factor), TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "cache"))
         found.append(run.stdout.splitlines()[-1:] or run.stderr)
     assert found == [["32.0"], ["64.0"]]
+
+
+def test_second_derivatives_are_the_references(tmp_path: Path) -> None:
+    deployed = hand_made(tmp_path, "differentiated")
+    x, weight = (torch.rand(sizes, dtype=torch.float64, requires_grad=True) for sizes in ((4, 8), 8))
+    with pytest.warns(UserWarning, match="no kernel for these dtype"):
+        deployed.call(x, weight)
+    assert torch.autograd.gradcheck(deployed.call, (x, weight))
+    assert torch.autograd.gradgradcheck(deployed.call, (x, weight))
+    given = torch.rand(4, 8, requires_grad=True)
+    (first,) = torch.autograd.grad(deployed.call(given, torch.ones(8)).sum(), given, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), given)
+    assert torch.allclose(second, torch.full((4, 8), 2.0))
+
+
+def test_a_kernel_that_keeps_its_first_weights_is_not_verified(tmp_path: Path) -> None:
+    assert hand_made(tmp_path, "right").verify()[0].passed
+    kept = KERNEL.replace(
+        "        return x * x * self.weight",
+        "        if not hasattr(self, 'kept'):\n            self.kept = [self.weight.clone()]\n"
+        "        return x * x * self.kept[0]",
+    )
+    assert not hand_made(tmp_path, "stale", kept).verify()[0].passed
+
+
+def test_a_range_is_checked_at_odd_sizes_within(tmp_path: Path) -> None:
+    arguments = [["float32", ["rows", 8]], ["float32", [8]]]
+    even = KERNEL.replace("return x * x", "return x * x * (1 + len(x) % 2)")
+    deployed = hand_made(tmp_path, "even", even, {"size": "rows", "from": 2, "to": 8}, arguments)
+    found = {check.sizes: check.passed for check in deployed.verify()}
+    assert found == {
+        "the reference's sizes": True,
+        "rows=2": True,
+        "rows=5": False,
+        "rows=3": False,
+        "rows=8": True,
+    }
+
+
+def test_a_module_of_an_inference_is_trained_later(tmp_path: Path) -> None:
+    """A reference with a tensor of its own is made by the first call that no kernel serves."""
+    reference = REFERENCE.replace("        self.weight", "        self.ones = torch.ones(8)\n        self.weight")
+    reference = reference.replace("x * x", "x * self.ones")
+    deployed = hand_made(tmp_path, "inferred", reference=reference, reference_has_own_tensors=True)
+    with torch.inference_mode(), pytest.warns(UserWarning, match="no kernel for these sizes"):
+        deployed.call(torch.rand(3, 8), torch.rand(8))
+    weight = torch.rand(8, requires_grad=True)
+    deployed.call(torch.ones(3, 8), weight).sum().backward()
+    assert torch.equal(weight.grad, torch.full((8,), 3.0))
+
+
+def test_sparse_tensors_are_computed_by_the_reference(tmp_path: Path) -> None:
+    deployed = hand_made(tmp_path, "sparse")
+    x, weight = torch.eye(4, 8), torch.rand(8)
+    with pytest.warns(UserWarning, match="no kernel for these strides"):
+        found = deployed.call(x.to_sparse(), weight)
+    assert torch.equal(found.to_dense(), x * x * weight)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from kernelwright.deploy.launches import with_visible_launches
 from kernelwright.deploy.package.dispatch import Dispatch, TableRow, key_of
 from kernelwright.deploy.package.launch import launch
 from kernelwright.deploy.source import licence_of
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 KERNEL = """import triton
 import triton.language as tl
@@ -116,6 +118,7 @@ ROW = TableRow(
         ((torch.ones(3, 4), torch.ones(6), 0.25), "values"),
         ((torch.ones(4, 3).t(), torch.ones(6), 0.5), "strides"),
         ((torch.ones(13)[1:].view(3, 4), torch.ones(6), 0.5), "strides"),
+        ((torch.eye(3, 4).to_sparse(), torch.ones(6), 0.5), "strides"),
         ((torch.ones(3, 4).double(), torch.ones(6), 0.5), "dtype"),
         ((torch.ones(3, 4, device="meta"), torch.ones(6), 0.5), "device"),
     ],
@@ -130,6 +133,13 @@ def test_what_a_row_serves(arguments: tuple[Any, ...], reason: str) -> None:
         else:
             assert dispatch.row(arguments, key_of(arguments)) is ROW
     assert dict(dispatch.counted) == ({reason: 2} if reason else {})
+
+
+def test_tensors_of_two_gpus_are_not_served() -> None:
+    row = replace(ROW, device="cuda")
+    with FakeTensorMode():
+        pairs = [(torch.ones(3, 4, device="cuda:0"), torch.ones(6, device=f"cuda:{gpu}")) for gpu in (0, 1)]
+    assert [row.mismatch((*pair, 0.5)) for pair in pairs] == ["", "device"]
 
 
 @pytest.mark.parametrize(
