@@ -44,22 +44,24 @@ def here(row: TableRow) -> bool:
 
 
 def sizes_of(row: TableRow) -> list[dict[str, Any]]:
-    """Return the sizes at which a row is checked: those that it was measured at, and both ends of its range."""
+    """Return the sizes at which a row is checked: those measured, and of its range the ends and odd values."""
     found = [dict(row.sizes)]
     if row.free is not None:
-        found += [{**row.sizes, row.free[0]: value} for value in row.free[1:]]
+        name, low, high = row.free
+        middle = min(high, (low + high) // 2 | 1)
+        found += [{**row.sizes, name: value} for value in (low, middle, min(high, low + 1), high)]
     return [sizes for place, sizes in enumerate(found) if sizes not in found[:place]]
 
 
 def arguments_at(operator: DeployedOperator, row: TableRow, sizes: dict[str, Any], seed: int) -> list[Any]:
     """Return inputs and weights, drawn as the reference's file draws them, on the row's device."""
     device = torch.device(row.device)
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
+        model = operator.modules.model(row.sizes, device)  # other weights for each seed: a kernel must not keep them
         with torch.device(device):
             drawn = operator.modules.problem(sizes).get_inputs()
     inputs = [item.to(device) if isinstance(item, torch.Tensor) else item for item in drawn]
-    model = operator.modules.model(row.sizes, device)
     known = {**dict(model.named_parameters(remove_duplicate=False)), **dict(model.named_buffers())}
     return [*inputs, *(known[name].detach() for name in operator.weights)]
 

@@ -45,7 +45,7 @@ def linear_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
         cwd=folder,
     )
     assert run.returncode == 0, run.stderr
-    assert len(json.loads(run.stdout)["checks"]) == 3
+    assert len(json.loads(run.stdout)["checks"]) == 5  # 32 and, of the range, 1, 33, 2 and 64
     return folder / "out"
 
 
