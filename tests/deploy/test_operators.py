@@ -68,7 +68,7 @@ def test_a_range_is_checked_at_odd_sizes_within(tmp_path: Path) -> None:
 def test_a_module_of_an_inference_is_trained_later(tmp_path: Path) -> None:
     """A reference with a tensor of its own is made by the first call that no kernel serves."""
     reference = REFERENCE.replace("        self.weight", "        self.ones = torch.ones(8)\n        self.weight")
-    reference = reference.replace("x * x", "x * self.ones")
+    reference = reference.replace("x * x * self.weight", "x * (self.ones * self.weight)")
     deployed = hand_made(tmp_path, "inferred", reference=reference, reference_has_own_tensors=True)
     with torch.inference_mode(), pytest.warns(UserWarning, match="no kernel for these sizes"):
         deployed.call(torch.rand(3, 8), torch.rand(8))
