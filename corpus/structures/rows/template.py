@@ -5,7 +5,7 @@ ONE_PASS = """
 def $name($pointers, ROWS: tl.constexpr):
     row = (tl.program_id(0)$wide * ROWS + tl.arange(0, ROWS))[:, None]
     row_mask = row < $rows
-    column = tl.arange(0, $block)[None, :]
+    column = tl.arange(0, $block)[None, :]$wide
     column_mask = column < $width
     $body
 """
@@ -18,7 +18,7 @@ def $name($pointers, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
 """
 LOOP = """
 for start in range(0, $width, COLUMNS):
-    column = start + tl.arange(0, COLUMNS)[None, :]
+    column = start + tl.arange(0, COLUMNS)[None, :]$wide
     column_mask = column < $width
     $body
 """

@@ -172,6 +172,10 @@ def test_positions_beyond_32_bits_are_computed_in_64() -> None:
     assert "int64" not in source_of(running((2**18, 4096)))
     assert ".to(tl.int64) * ROWS" in source_of(large((2**20, 4096)))
     assert "int64" not in source_of(large((2**18, 4096)))
+    # Along a leading dimension, the column is what is multiplied.
+    assert "place = tl.arange(0, COLUMNS)[None, :].to(tl.int64)" in source_of(running((2**20, 4096)))
+    assert "column = tl.arange(0, 4096)[None, :].to(tl.int64)" in source_of(large((2**20, 4096)))
+    assert "column = start + tl.arange(0, COLUMNS)[None, :].to(tl.int64)" in source_of(large((2**12, 2**20)))
 
 
 def test_the_documents_example_becomes_what_the_document_shows() -> None:
