@@ -17,7 +17,7 @@ from ..core.events import Emit, Note, working
 from ..core.language import Target, default_backend
 from ..corpus import find_kernel, find_problem
 from ..deploy.description import FreeSize, describe, require_size
-from ..deploy.source import MeasuredKernel, measured_kernel
+from ..deploy.source import MeasuredKernel, common_licence, measured_kernel
 from ..deploy.table import entries_of
 from ..deploy.writing import Deployment, write
 from ..runtime import command, result
@@ -30,8 +30,12 @@ EXAMPLES = (
     "deploy small.py large.py --name mylib::linear --serve batch_size=1..8192 --output linear",
 )
 POSITIONAL = ("results",)
-RESERVED = ("OPERATOR", "verify", "benchmark", "fallbacks", "module")
-"""Names that every package has."""
+_RESERVED = re.compile(
+    "OPERATOR|verify|benchmark|fallbacks|module|checks|dispatch|launch|modules|operators|timing|kernels|reference|"
+    "compare|measure|Path|Tensor|nn|Any|Sequence|SizeCheck|CallTimes|DeployedOperator|OperatorModule|"
+    "bool|dict|int|list|str"
+)
+"""Names that every package has or uses."""
 _NAME = re.compile(r"[A-Za-z]\w*::[A-Za-z]\w*")
 _SERVE = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(\d+)\s*\.\.\s*(\d+)\s*")
 
@@ -53,7 +57,7 @@ class Options(BaseOptions):
         metavar="SIZE=LOW..HIGH",
     )
     license: str | None = option(
-        None, "SPDX identifier of the package's licence; by default what the kernels' files state.", metavar="SPDX"
+        None, "SPDX expression of the package's licence; by default what the files state.", metavar="SPDX"
     )
     problem: str | None = option(
         None, "The problem that the results solve, if their headers do not say.", metavar="REF", trusted=True
@@ -68,7 +72,7 @@ class Options(BaseOptions):
         short = self.name.partition("::")[2]
         if not _NAME.fullmatch(self.name) or any(map(keyword.iskeyword, self.name.split("::"))):
             raise OptionError(f"`name` {self.name!r} is not an operator's name", "write mylib::swiglu")
-        if short in RESERVED:
+        if _RESERVED.fullmatch(short):
             raise OptionError(f"`name`: every package has a {short} already", "choose another name")
         if self.output is None:
             raise OptionError("`output` is missing", "name a new folder for the package")
@@ -119,10 +123,7 @@ def plan(options: Options, runtime: Runtime) -> Plan:
     if importlib.util.find_spec(package) is not None:
         raise OptionError(f"a package {package} is installed already", "choose another `name`")
     kernels = tuple(_read(options, path) for path in options.results)
-    stated = sorted({item.licence for item in kernels if item.licence})
-    if len(stated) > 1 and options.license is None:
-        raise OptionError(f"the kernels state different licences, {', '.join(stated)}", "give `license`")
-    licence = options.license or next(iter(stated), "")
+    licence = common_licence(kernels, options.license)
     serve = _free_size(options.serve) if options.serve is not None else None
     if serve is not None:
         require_size(kernels, serve)

@@ -81,6 +81,8 @@ class OperatorDescription:
         names = [*found["names"], *(name.replace(".", "_") for name in found["weights"])]
         if bad := [name for name in names if not name.isidentifier() or keyword.iskeyword(name)]:
             raise KernelError(f"{path}: {bad[0]} is not a name for an argument")
+        if taken := {"OPERATOR", "Tensor"} & set(names):
+            raise KernelError(f"{path}: every package has a name {min(taken)}; rename forward's argument")
         if len(set(names)) < len(names):
             raise KernelError(f"{path}: an input and a weight have the same name; rename forward's argument")
         return cls(

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import ast
+import re
 
+from ..core import KernelError
 from ..core.source_text import source_lines
 from ..core.syntax_tree import syntax_tree
 from ..core.user_package import with_lines
 
+_NAME = "visible_launch"
+_DESCRIPTOR = re.compile(r"tensor_?descriptor", re.IGNORECASE)  # of the host or of tl.make_tensor_descriptor
 _JIT = ("triton.jit", "jit", "triton.autotune", "triton.heuristics")
 
 
 def with_visible_launches(source: str) -> tuple[str, bool]:
-    """Return a kernel's text with `launch(kernel)[grid](...)` for `kernel[grid](...)`, and whether it may be traced.
+    """Return a kernel's text with `visible_launch(kernel)[grid]` for `kernel[grid]`, and whether it may be traced.
 
-    It may if every use of a kernel of the file's is such a launch, or within another kernel.
+    It may if every use of a kernel of the file's is such a launch, or within another kernel. Raises `KernelError` for
+    a file that has the name itself.
     """
+    if _NAME in source:
+        raise KernelError(f"the kernel has a name {_NAME}, which its package needs; rename it")
     tree = syntax_tree(source)
     kernels = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef) and _is_kernel(node)}
     inside = {id(part) for node in kernels.values() for part in ast.walk(node)}
@@ -38,10 +45,9 @@ def with_visible_launches(source: str) -> tuple[str, bool]:
     for node in sorted(launched, key=lambda node: (node.lineno, node.col_offset), reverse=True):
         line = lines[node.lineno - 1].encode()
         end = node.end_col_offset or 0
-        lines[node.lineno - 1] = (line[: node.col_offset] + f"launch({node.id})".encode() + line[end:]).decode()
-    return with_lines(
-        "".join(lines), ["", "from ..launch import launch"]
-    ), not others and "TensorDescriptor" not in source
+        lines[node.lineno - 1] = (line[: node.col_offset] + f"{_NAME}({node.id})".encode() + line[end:]).decode()
+    visible = with_lines("".join(lines), ["", f"from ..launch import launch as {_NAME}"])
+    return visible, not others and not _DESCRIPTOR.search(source)
 
 
 def _is_kernel(function: ast.FunctionDef) -> bool:

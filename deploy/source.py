@@ -7,7 +7,7 @@ import io
 import re
 import symtable
 import tokenize
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,8 +36,8 @@ class MeasuredKernel:
     kernel: PythonKernel
     evidence: Mapping[str, Any]
     problem: TorchProblem
-    licence: str
-    """The SPDX identifier that the file states; '' where it states none."""
+    licences: tuple[str, ...]
+    """The SPDX identifiers that the file and its problem's state; a package has both."""
 
     @property
     def device(self) -> str:
@@ -100,9 +100,25 @@ def measured_kernel(path: Path, kernel: PythonKernel, problem: TorchProblem) -> 
     if needs_package(kernel.source):
         raise KernelError(f"{path} is the result for a function of a package, which it needs; apply its patch instead")
     evidence = read_evidence(path, kernel.source)
-    licence = licence_of(path, kernel.source)
+    licences = {licence_of(path, kernel.source), licence_of(Path(problem.path or problem.name), problem.source)}
     sized = problem.resized(str(evidence["workload"]), evidence["sizes"])
-    return MeasuredKernel(path, kernel, evidence, sized, licence)
+    return MeasuredKernel(path, kernel, evidence, sized, tuple(sorted(licences - {""})))
+
+
+def common_licence(kernels: Sequence[MeasuredKernel], given: str | None) -> str:
+    """Return the package's licence: the given one, or the one that all files with one state; '' if none does.
+
+    Raises `KernelError` for several without a given one, and for a given one that does not name what a file states.
+    """
+    stated = sorted({licence for item in kernels for licence in item.licences})
+    together = " AND ".join(stated)
+    if given is None:
+        if len(stated) > 1:
+            raise KernelError(f"kernels and reference state different licences; give `license`, {together!r}")
+        return together
+    if missing := [item for item in stated if not re.search(rf"(?<![\w.+-]){re.escape(item)}(?![\w.+-])", given)]:
+        raise KernelError(f"a file is under {missing[0]}, which `license` must name: {together!r} names all")
+    return given
 
 
 def _globals_of(scope: symtable.SymbolTable) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """Launches Triton kernels: visible to torch.compile while it traces, with little work for Python otherwise.
 
-`launch(kernel)[grid](...)` stands in the kernels' files for `kernel[grid](...)`. Triton examines every argument of
-every launch; here that is done once for each set of dtypes, alignments and numbers, and the compiled kernel is launched
-from then on.
+`visible_launch(kernel)[grid](...)`, which is `launch`, stands in the kernels' files for `kernel[grid](...)`. Triton
+examines every argument of every launch; here that is done once for each set of dtypes, alignments and numbers, and the
+compiled kernel is launched from then on.
 """
 
 from __future__ import annotations

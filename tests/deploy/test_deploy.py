@@ -164,6 +164,7 @@ def test_results_that_cannot_be_deployed(tmp_path: Path, evidence: dict[str, obj
     [
         (("--name", "linear", "--output", "out"), "--name 'linear' is not an operator's name; write mylib::swiglu"),
         (("--name", "mylib::verify", "--output", "out"), "every package has a verify already"),
+        (("--name", "mylib::reference", "--output", "out"), "every package has a reference already"),
         (("--name", "mylib::linear"), "--output is missing"),
         (("--name", "mylib::linear", "--output", "."), "--output . exists already"),
         (("--name", "mylib::linear", "--output", "out", "--serve", "8..1"), "write tokens=1..8192"),

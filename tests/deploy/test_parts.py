@@ -10,12 +10,16 @@ from typing import Any
 
 import pytest
 import torch
-from kernelwright.core import KernelError
+from kernelwright.core import KernelError, PythonKernel, TorchProblem
+from kernelwright.core.language import Target
+from kernelwright.core.languages import TILELANG
 from kernelwright.deploy.launches import with_visible_launches
 from kernelwright.deploy.package.dispatch import Dispatch, TableRow, key_of
 from kernelwright.deploy.package.launch import launch
-from kernelwright.deploy.source import licence_of
+from kernelwright.deploy.source import MeasuredKernel, common_licence, licence_of, measured_kernel
 from torch._subclasses.fake_tensor import FakeTensorMode
+
+from .hand_made import REFERENCE
 
 KERNEL = """import triton
 import triton.language as tl
@@ -40,14 +44,27 @@ class ModelNew:
 def test_launches_become_visible_and_kernels_stay_as_they_are() -> None:
     source, traceable = with_visible_launches(KERNEL)
     assert traceable
-    assert "        launch(scale)[(4,)](x, y, 8, BLOCK=16)\n" in source
-    assert "from ..launch import launch\n" in source and "helper(tl.load(x_ptr))" in source
+    assert "        visible_launch(scale)[(4,)](x, y, 8, BLOCK=16)\n" in source
+    assert "from ..launch import launch as visible_launch\n" in source and "helper(tl.load(x_ptr))" in source
 
 
-@pytest.mark.parametrize("other", ["KERNELS = [scale]\n", "run = scale.run\n", "x = TensorDescriptor\n"])
+@pytest.mark.parametrize(
+    "other", ["KERNELS = [scale]\n", "run = scale.run\n", "x = TensorDescriptor\n", "tl.make_tensor_descriptor\n"]
+)
 def test_other_uses_of_a_kernel_are_not_traced(other: str) -> None:
     source, traceable = with_visible_launches(KERNEL + other)
-    assert not traceable and "launch(scale)[(4,)]" in source
+    assert not traceable and "visible_launch(scale)[(4,)]" in source
+
+
+def test_a_launch_of_the_file_stays_its_own() -> None:
+    own = (
+        KERNEL.replace("        scale[", "        launch(scale)[")
+        + "def launch(kernel):\n    kernel[(4,)]()\n    return kernel\n"
+    )
+    source, _ = with_visible_launches(own + "scale[(1,)]()\n")
+    assert "        launch(scale)[(4,)]" in source and "visible_launch(scale)[(1,)]()" in source
+    with pytest.raises(KernelError, match="has a name visible_launch, which its package needs"):
+        with_visible_launches(source)
 
 
 class CompiledStandIn:
@@ -160,3 +177,42 @@ def test_licences_that_allow_it(tmp_path: Path, comment: str, licence: str) -> N
 def test_licences_that_forbid_it(tmp_path: Path, text: str) -> None:
     with pytest.raises(KernelError, match="so its licence forbids to deploy it"):
         licence_of(tmp_path, f"# {text}\n")
+
+
+def stating(kernel: str, reference: str) -> MeasuredKernel:
+    """A result whose kernel and reference have these comments."""
+    problem = TorchProblem("level1/1_1", "squared", f"# {reference}\n{REFERENCE}")
+    header = {"correctness": True, "replayed": True, "workload": "default", "sizes": {}}
+    source = f'"""\nEvaluation Result: {header!r}\n"""\n# {kernel}\n'
+    return measured_kernel(Path("result.py"), PythonKernel(TILELANG, Target.CPU, source, "squared"), problem)
+
+
+GPL, MIT = "SPDX-License-Identifier: GPL-3.0", "SPDX-License-Identifier: MIT"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "reference", "given", "licence"),
+    [
+        ("", "", None, ""),
+        ("", "", "MIT", "MIT"),
+        ("", GPL, None, "GPL-3.0"),
+        (MIT, MIT, None, "MIT"),
+        (MIT, GPL, "GPL-3.0 AND MIT", "GPL-3.0 AND MIT"),
+    ],
+)
+def test_the_licence_of_a_package(kernel: str, reference: str, given: str | None, licence: str) -> None:
+    assert common_licence([stating(kernel, reference)], given) == licence
+
+
+@pytest.mark.parametrize(
+    ("kernel", "reference", "given", "message"),
+    [
+        (GPL, "", "MIT", "a file is under GPL-3.0, which `license` must name"),
+        (GPL, "", "LGPL-3.0", "a file is under GPL-3.0"),
+        (MIT, GPL, None, "state different licences; give `license`, 'GPL-3.0 AND MIT'"),
+        (MIT, "Proprietary", None, "squared says 'Proprietary'"),
+    ],
+)
+def test_a_licence_is_kept(kernel: str, reference: str, given: str | None, message: str) -> None:
+    with pytest.raises(KernelError, match=message):
+        common_licence([stating(kernel, reference)], given)

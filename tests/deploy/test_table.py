@@ -23,7 +23,7 @@ SCALED = REFERENCE.replace("rows = 4", "rows, scale = 4, 2").replace(
 
 def measured(name: str, **sizes: Any) -> MeasuredKernel:
     problem = TorchProblem("level1/1_1", "scaled", SCALED, sizes=sizes)
-    return MeasuredKernel(Path(name), PythonKernel(TILELANG, Target.CPU, "", name), {}, problem, "")
+    return MeasuredKernel(Path(name), PythonKernel(TILELANG, Target.CPU, "", name), {}, problem, ())
 
 
 def described(rows: int, constructor: str = "[]", weight: int | None = None) -> OperatorDescription:
@@ -68,3 +68,10 @@ def test_a_size_that_the_model_reads_is_not_free() -> None:
     require_size([measured("first.py")], FreeSize("rows", 1, 8))
     with pytest.raises(KernelError, match=r"first\.py: its Model reads scale while it computes"):
         require_size([measured("first.py")], FreeSize("scale", 1, 8))
+
+
+@pytest.mark.parametrize("name", ["OPERATOR", "Tensor"])
+def test_an_argument_with_a_name_of_the_package(name: str) -> None:
+    found = {"names": [name], "inputs": [["float32", [4], True]], "outputs": [["float32", [4], True]], "weights": {}}
+    with pytest.raises(KernelError, match=f"every package has a name {name}; rename forward's argument"):
+        OperatorDescription.of(Path("first.py"), None, {**found, "written": [], "packs": False, "lacks": []})
