@@ -1,7 +1,8 @@
 """First kernels: the start of `optimize` for problems without a kernel.
 
 On a GPU torch.compile's code and structures give several (`starts_for`), screened side by side. A language model, if
-there is one, writes another. The fastest correct kernel is the start; a beam with room expands the second best, too.
+there is one, writes another. The fastest kernel is the start, or a correct one if none is timed; a beam with room
+expands the second best, too.
 """
 
 from __future__ import annotations
@@ -229,14 +230,16 @@ def _of_model(
 def _fastest_first(
     problem: TorchProblem, found: list[tuple[Kernel, Evaluation | None]], evaluator: LocalEvaluator
 ) -> list[Kernel]:
-    """Return the timed kernels; if none is timed, the last one, which is known to be correct."""
+    """Return the timed kernels, the fastest first; if none is timed, the first correct one, or the last one."""
     judged = [(kernel, known or _evaluated(problem, kernel, evaluator)) for kernel, known in found]
     timed = [
         (evaluation.latency_ms, number)
         for number, (_, evaluation) in enumerate(judged)
         if evaluation.latency_ms is not None
     ]
-    return [judged[number][0] for _, number in sorted(timed)] or [judged[-1][0]]
+    if not timed:
+        return [next((kernel for kernel, evaluation in judged if evaluation.ok), judged[-1][0])]
+    return [judged[number][0] for _, number in sorted(timed)]
 
 
 def _evaluated(problem: TorchProblem, kernel: Kernel, evaluator: LocalEvaluator) -> Evaluation:

@@ -72,7 +72,7 @@ class Compiler:
         self._recorded = next(found for found in map(json.loads, lines) if found["id"] == name)
         self.problem = TorchProblem(id=name, name=self._recorded["name"], source=self._recorded["reference"])
         self.asked = 0
-        self.latencies: dict[str, float] = {}
+        self.latencies: dict[str, float | None] = {}
         self.settings = Settings()
         self.quick: list[Kernel] = []
         """Kernels that were only screened."""
@@ -101,7 +101,9 @@ class Compiler:
             yield wrong if ms is None else evaluation(kernel, Config(), ms)
 
     def evaluate(self, problem: Problem, kernel: Kernel, configs: Sequence[Config]) -> Iterator[Evaluation]:
-        yield evaluation(kernel, configs[0], self.latencies[kernel.digest])
+        ms = self.latencies[kernel.digest]
+        found = evaluation(kernel, configs[0], ms or 1.0)
+        yield found if ms is not None else found.model_copy(update={"measurement": None, "reference": None})
 
     def profile(self, problem: Problem) -> Profile:
         return PROFILE
@@ -182,6 +184,8 @@ def test_the_compilers_kernel_and_the_models_are_kept_the_faster_one_first(tmp_p
     assert [kernel.source for kernel in again] == [models.source, compiled.source]
     compiler.latencies[models.digest] = 5.0
     assert made_by(compiler, path, False, Writer(models))[0].digest == compiled.digest
+    compiler.latencies = {compiled.digest: None, models.digest: None}  # correct, and not timed
+    assert [kernel.digest for kernel in made_by(compiler, path, False, Writer(models))] == [compiled.digest]
 
 
 def test_a_model_that_fails_leaves_the_compilers_kernel(tmp_path: Path) -> None:
