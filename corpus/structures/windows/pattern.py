@@ -134,4 +134,4 @@ def write(region: Region) -> WrittenKernel:
     )
 
 
-STRUCTURE = Structure("windows", write, is_window)
+STRUCTURE = Structure("windows", write, is_window, in_library=True)

@@ -92,6 +92,13 @@ def test_calls_alone_are_a_start_beside_the_library_and_none_of_structures() -> 
     assert alone == "torch computes logcumsumexp."
 
 
+def test_windows_of_the_library_are_a_start() -> None:
+    graph = graph_of(lambda x: functional.max_pool2d(x.sin(), 2) + 1, torch.randn(1, 2, 8, 8))
+    assert replaceable(graph) == [frozenset({"windows"})]
+    (pooled,) = headers(variants_beside_library(problem_of("x"), graph))
+    assert pooled.endswith("; torch computes max_pool2d.")
+
+
 def test_a_result_of_the_library_is_put_in_order_only_for_a_kernel() -> None:
     read = structured_kernel(problem_of(), LAYER, {"attention"}).source
     call = read.partition("scaled_dot_product_attention.default(")[2]
