@@ -32,7 +32,10 @@ import dataclasses, importlib, json, sys
 sys.modules["kernelwright"] = None
 sys.path.insert(0, sys.argv[1])
 package = importlib.import_module(sys.argv[2])
-print(*package.verify(), sep="\\n", file=sys.stderr)
+checks = package.verify()
+print(*checks, sep="\\n", file=sys.stderr)
+if not all(check.passed for check in checks):
+    sys.exit(f"{sys.argv[2]} is not timed: it is not verified")
 times = package.benchmark(at=json.loads(sys.argv[3]))
 print(json.dumps([[dataclasses.asdict(item) for item in times], package.fallbacks()]))
 """
