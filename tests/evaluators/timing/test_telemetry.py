@@ -14,7 +14,7 @@ NVML = r"""
 #include <cstring>
 static unsigned asked = 0;
 extern "C" {
-int nvmlInitWithFlags(unsigned) { return 0; }
+int nvmlInitWithFlags(unsigned) { asked = 0; return 0; }
 int nvmlSystemGetDriverVersion(char* text, unsigned) { strcpy(text, "580.1"); return 0; }
 int nvmlDeviceGetHandleByUUID(const char* uuid, void** handle) {
     *handle = (void*)0x700000000123;
