@@ -58,6 +58,14 @@ def test_the_first_item_that_fits_is_the_only_one() -> None:
         change.first([0, 1, 0], take)
 
 
+def test_what_is_read_is_what_is_changed_after_many_other_files() -> None:
+    change_of("1_23")
+    for number in range(100):
+        Change(replace(shipped("1_23").kernel, source=f"x = {number}\n"), MACHINE)
+    kernel, change = change_of("1_23")
+    assert kernel.module is change.module
+
+
 def test_two_edits_of_a_statement_are_made_one_after_the_other() -> None:
     kernel, change = change_of("1_23")
     (launch,) = kernel.launched_once()

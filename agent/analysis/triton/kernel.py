@@ -125,7 +125,7 @@ class TritonKernel:
         """Return the file, read. Raises NotApplicableError for another language or target."""
         if kernel.language != TRITON or kernel.target is not Target.CUDA:
             raise OtherLanguageError("not Triton for CUDA")
-        return _read(kernel)
+        return _read(kernel, tree_and_names(kernel)[0])
 
     @cached_property
     def functions(self) -> Mapping[str, Function]:
@@ -208,6 +208,6 @@ def multiprocessors_of(kernel: TritonKernel, change: Change) -> str:
 
 
 @lru_cache(maxsize=16)
-def _read(kernel: PythonKernel) -> TritonKernel:
-    """Every rule asks the same of the same kernel."""
-    return TritonKernel(kernel, tree_and_names(kernel)[0])
+def _read(kernel: PythonKernel, module: cst.Module) -> TritonKernel:
+    """Every rule asks the same of the same kernel. The tree is that of `Change`, where edits find their nodes."""
+    return TritonKernel(kernel, module)
