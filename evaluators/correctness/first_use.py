@@ -11,13 +11,17 @@ DTYPES = ("float32", "float16", "bfloat16")
 
 
 def load_kernels(device: str) -> None:
-    """Draw, copy, digest and spoil tensors of a few elements, as a check does with inputs; opens the device."""
+    """Draw, copy, scale, digest and spoil tensors of a few elements, as checks and timings do with inputs; opens the
+    device."""
     import torch
 
     for name in DTYPES:
         dtype = getattr(torch, name)
         drawn: list[Any] = [make(4, 8, dtype=dtype, device=device) for make in (torch.randn, torch.rand, torch.ones)]
-        given = Buffers().fill(drawn)
+        buffers = Buffers()
+        given = buffers.fill(drawn)
+        buffers.scaled(drawn, torch.ones(64, device=device))
         effects = SideEffects(given)
         poison(given)
         effects.of(given)
+        torch.relu(given[0])

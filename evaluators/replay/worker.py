@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from ..correctness.first_use import load_kernels
-from ..correctness.inputs import Buffers
 from ..guards.torch_share import operators_of
 from ..languages.base import imported_supports
 from ..reference.arithmetic import Arithmetic
@@ -99,21 +98,15 @@ class ReplayWorker:
             self._ready = True
 
     def _open_device(self) -> None:
-        import torch
-
         if self._device == "cpu":
             return
         for support in imported_supports():
             with contextlib.suppress(Exception):
                 support.build_helpers()
         load_kernels(self._device)
-        values, factors = [torch.ones(4, 8, device=self._device)], torch.ones(64, device=self._device)
-        (filled,) = Buffers().scaled(values, factors)
-        self._random.fill(bytes_of(filled))
         kept = self.walls.around([64], ["none"])
+        self._random.fill(kept.parts[0])
         self.walls.broken()
-        del kept
-        torch.relu(factors)
         self._clock.wait()
 
     @cached_property

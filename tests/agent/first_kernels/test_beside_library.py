@@ -8,43 +8,9 @@ import torch
 from kernelwright.agent.first_kernels.from_structures import replaceable, structured_kernel
 from kernelwright.agent.first_kernels.variants import variants_beside_library, variants_of_graph
 from kernelwright.core import PythonKernel, TorchProblem
-from kernelwright.core.operator_graph import OperatorGraph
-from kernelwright.evaluators.reference.operator_graphs import operator_graph
-from torch import nn
 from torch.nn import functional
 
-SOURCE = """
-import torch
-from torch import nn
-
-
-class Model(nn.Module):
-    def forward(self, {arguments}):
-        return x
-
-
-def get_inputs():
-    return []
-
-
-def get_init_inputs():
-    return []
-"""
-
-
-class Called(nn.Module):
-    """A module of one function."""
-
-    def __init__(self, function: Any) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *given: Any) -> Any:
-        return self.function(*given)
-
-
-def graph_of(function: Any, *inputs: torch.Tensor) -> OperatorGraph:
-    return OperatorGraph.model_validate(operator_graph(Called(function), inputs))
+from ...corpus.structures.graphs import SOURCE, graph_of
 
 
 def problem_of(arguments: str = "x, y") -> TorchProblem:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from kernelwright.corpus import find_problem
 from kernelwright.evaluators.languages.described_gpu import USUAL
 from kernelwright.evaluators.pipeline.processes import Processes
+from kernelwright.evaluators.pipeline.spare_candidate import _Spare
 from kernelwright.evaluators.settings import Limits
 
 PROBLEM = find_problem("level1/1_19").read().at("tiny")
@@ -46,6 +51,15 @@ def test_none_is_started_for_one_kernel_only(processes: Processes, problems: tup
     assert not processes.spare_candidate.expect()
     processes.wait_ready()
     assert {*processes.folder.rglob("candidate-*")} == before
+
+
+def test_one_that_is_not_needed_ends_without_being_waited_for(tmp_path: Path) -> None:
+    """What starts it may wait for whoever ends it."""
+    opened: Future[Any] = Future()
+    ended: list[bool] = []
+    _Spare("key", tmp_path / "cache", opened).discard()
+    opened.set_result(SimpleNamespace(discard=lambda: ended.append(True)))
+    assert ended == [True]
 
 
 @pytest.mark.parametrize("lost", ["another problem", "killed", "closed"])

@@ -10,13 +10,17 @@ from typing import Any
 import pytest
 import torch
 from kernelwright.core.problem import TOLERANCES
+from kernelwright.evaluators.correctness.first_use import load_kernels
 from kernelwright.evaluators.correctness.inputs import Buffers
+from kernelwright.evaluators.languages.helpers import MOST
+from kernelwright.evaluators.reference import handovers
 from kernelwright.evaluators.reference.arithmetic import Arithmetic
 from kernelwright.evaluators.reference.worker import LoadedWorkload
 from kernelwright.evaluators.timing.priority import Scheduling
 from kernelwright.evaluators.workers import memory
 from kernelwright.evaluators.workers.handover import taken
 from kernelwright.evaluators.workers.tensor_ipc import OpenMemory, write
+from torch.utils._python_dispatch import TorchDispatchMode
 
 PROBLEM = """
 import torch
@@ -134,3 +138,34 @@ def test_mixed_rows_are_compared_by_row_when_they_are_timed(tmp_path: Path) -> N
     assert served.checked("check_timed", x + y, **request)["status"] == "ok"
     quiet = torch.where((x + y).abs() < 1e-6, 0.0, x + y)
     assert "rows are wrong" in served.checked("check_timed", quiet, **request)["message"]
+
+
+def test_a_signature_that_cannot_be_compiled_stops_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[list[str]] = []
+
+    def build(signatures: list[list[str]]) -> None:
+        if signatures == [["kfp32"]]:
+            raise KeyError("kfp32")
+        built.extend(signatures)
+
+    monkeypatch.setattr(handovers, "support_of", lambda language: SimpleNamespace(build_helpers=build))
+    served = Served(tmp_path)
+    served.requests.build_helpers(language="triton", signatures=[["kfp32"], ["*fp32", "i32"]])
+    assert built == [["*fp32", "i32"]]
+    served.requests.build_helpers(language="triton", signatures=[[f"*fp{number}"] for number in range(100)])
+    assert len(built) == MOST - 1, "an untrusted compiler names them: their number is limited"
+    served.requests.build_helpers(language="triton", signatures=[["*fp32", "i32"]])
+    assert len(built) == MOST - 1
+
+
+def test_kernels_of_torch_are_loaded_with_what_checks_use() -> None:
+    used: set[str] = set()
+
+    class Noted(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            used.add(func.overloadpacket.__name__)
+            return func(*args, **(kwargs or {}))
+
+    with Noted():
+        load_kernels("cpu")
+    assert {"randn", "rand", "copy_", "mul", "equal", "full_like"} <= used
