@@ -24,7 +24,6 @@ from ..core import (
 )
 from ..core.events import Event, TrialDone
 from ..core.text import digest_of
-from ..tuners.by_launch.tuner import tuner_for
 from ..tuners.search import FINAL, FINALISTS, SEARCHED, Found, Search
 from ..tuners.source_products import seen_in
 from .parallel import SingleFlight
@@ -107,6 +106,8 @@ class Searches:
         kernel, space, name = wanted.kernel, wanted.space, wanted.name
 
         def search() -> Found:
+            from ..tuners.by_launch.creation import tuner_for  # with it comes numpy, which would delay the first kernel
+
             profile = seen_in(self._profile(), kernel)
             with self._borrow() as evaluator, Journal(self._path(name)) as journal:
                 start = [space.default, *kernel.configs_in(space)]

@@ -41,8 +41,9 @@ from kernelwright.corpus import find_problem
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.settings import AllowTorch, SearchSettings, Settings
 from kernelwright.tuners import catalogue
+from kernelwright.tuners.by_launch.creation import tuner_for
 from kernelwright.tuners.by_launch.groups import LaunchGroup, described, launch_groups
-from kernelwright.tuners.by_launch.tuner import ByLaunch, tuner_for
+from kernelwright.tuners.by_launch.tuner import ByLaunch
 from kernelwright.tuners.grid import Grid
 from launch_modules import MODULES, module_of
 from side_by_side import SideBySide

@@ -51,7 +51,8 @@ from ...runtime.write_result import (
     write_result,
 )
 from ...tuners import catalogue
-from ...tuners.by_launch.tuner import ByLaunch, tuner_for
+from ...tuners.by_launch.creation import tuner_for
+from ...tuners.by_launch.tuner import ByLaunch
 from ...tuners.discovery import FoundSpace, parse_params, space_of
 from ...tuners.formats import read_recording
 from ...tuners.per_workload import per_workload

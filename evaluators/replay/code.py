@@ -16,7 +16,7 @@ from .c_source import compile_c
 from .generated_c import PREFIX, Given
 from .ptx import load_ptx
 from .tir.gpu import load_tir
-from .values import UnplannableCallError, numbers_in
+from .values import UnplannableCallError
 
 Launcher = Callable[[Sequence[int], Sequence[Any]], None]
 """Takes the grid and the arguments; returns before a GPU has finished."""
@@ -59,15 +59,6 @@ def load_together(
         return [load(*code) for code in codes]
     with ThreadPoolExecutor(min(len(codes), os.cpu_count() or 1), "compile") as threads:
         return list(threads.map(lambda arguments: load(*arguments), codes))
-
-
-def fits(parameter: str, form: Any) -> bool:
-    """Return whether a launch may have this JSON form for a kernel's parameter of this type."""
-    if parameter.startswith("tensordesc"):
-        return isinstance(form, dict) and "descriptor" in form and bool(numbers_in(form))
-    if parameter in ("pointer", "handle") or parameter.startswith("*"):
-        return isinstance(form, dict) and "tensor" in form and bool(numbers_in(form))
-    return isinstance(form, bool | int | float) or (isinstance(form, dict) and [*form] == ["float"])
 
 
 def _load_c(code: KernelCode, given: Given, folder: Path) -> Launcher:

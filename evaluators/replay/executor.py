@@ -12,12 +12,15 @@ from typing import Any
 from ...core.launch_plan import LaunchPlan, LaunchStep, ParallelStep, TensorLayout, TorchStep
 from ..correctness.side_effects import WrittenWeights
 from ..profiling.operator_kinds import FREE
+from ..workers.channel import Message
 from ..workers.one_thread import OneThread
 from .c_arguments import CArguments
-from .code import Launcher, fits, load_together
+from .code import Launcher, load_together
 from .generated_c import Given
 from .operators import ALLOCATIONS, allowed_operator, kind_of, require_repeatable, returns_first
+from .plan_checks import check_references
 from .random_bytes import RandomBytes
+from .saved import not_a_plan, read_constants
 from .threads import Threads
 from .tir.cpu import generated_c
 from .values import UnplannableCallError, argument, dtype_of, layout_of, numbers_in
@@ -315,38 +318,17 @@ def _is_like(value: Any, layout: TensorLayout) -> bool:
     )
 
 
-def check_references(plan: LaunchPlan) -> None:
-    """Raise `UnplannableCallError` unless tensors are made once, before their use, and launches fit their code."""
-    if not all(isinstance(given, int) or (isinstance(given, dict) and [*given] == ["value"]) for given in plan.inputs):
-        raise UnplannableCallError("an input that is neither a tensor nor a value")
-    numbers = [*(value for value in plan.inputs if isinstance(value, int)), *plan.weights.values(), *plan.constants]
-    numbers += plan.packed
-    known = {*numbers}
-    if len(known) != len(numbers) or not known <= plan.layouts.keys():
-        raise UnplannableCallError("inputs, weights and constants without a number and a layout of their own")
-    packing = plan.packing
-    if len(plan.packed) != (len(packing.outputs) if packing else 0) or (
-        packing and (packing.inputs or packing.packing)
-    ):
-        raise UnplannableCallError("what packs its weights is not a plan that makes tensors of weights alone")
-    for step in plan.steps:
-        if isinstance(step, TorchStep):
-            _require_known(numbers_in([step.args, list(step.kwargs.values())]), known, step.operator)
-            if len({*known, *step.results}) < len(known) + len(step.results):
-                raise UnplannableCallError(f"{step.operator} gives a tensor a number that another one has")
-            known |= set(step.results)
-            continue
-        for launch in step.launches if isinstance(step, ParallelStep) else (step,):
-            code = plan.codes.get(launch.code)
-            if code is None or code.digest != launch.code or len(code.parameters) != len(launch.arguments):
-                raise UnplannableCallError("a launch that does not fit its kernel")
-            _require_known(numbers_in(launch.arguments), known, code.name)
-            for parameter, form in zip(code.parameters, launch.arguments, strict=True):
-                if not fits(parameter, form):
-                    raise UnplannableCallError(f"{code.name}: {form!r} for a parameter of type {parameter}")
-    _require_known(plan.outputs, known, "the result")
-
-
-def _require_known(numbers: Sequence[int], known: set[int], where: str) -> None:
-    if not set(numbers) <= known:
-        raise UnplannableCallError(f"{where} uses a tensor that no step made")
+def loaded_plan(
+    text: str, described: Sequence[Message], path: Path, folder: Path, device: str, walls: Walls | None = None
+) -> PlanExecutor | str:
+    """Check and compile a plan, with its constants from the file at `path`; return why it cannot be executed."""
+    folder.mkdir(exist_ok=True)
+    try:
+        plan = LaunchPlan.model_validate_json(text)
+        call, *packing = read_constants(plan, described, path, device)
+        packs = PlanExecutor(plan.packing, packing[0], folder, device, walls=walls) if plan.packing else None
+        return PlanExecutor(plan, call, folder, device, packs, walls)
+    except UnplannableCallError as reason:
+        return str(reason)
+    except Exception as error:  # what another process wrote may be anything
+        return not_a_plan(error)

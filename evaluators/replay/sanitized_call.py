@@ -45,7 +45,7 @@ def _called(request: dict[str, Any]) -> str | None:
     from ..reference.arithmetic import Arithmetic
     from ..workers.handover import plain_memory, taken
     from ..workers.tensor_ipc import OpenMemory
-    from .saved import loaded_plan
+    from .executor import loaded_plan
     from .walled_memory import apart
     from .walls import Walls
 

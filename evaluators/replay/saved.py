@@ -21,10 +21,9 @@ from ..sandbox.untrusted_files import read_untrusted_file
 from ..workers.channel import Message
 from ..workers.tensor_ipc import Outputs, OutputTensor
 from .constants import MAX_CONSTANT_BYTES
-from .executor import PlanExecutor, check_references
 from .operators import ALLOCATIONS
+from .plan_checks import check_references
 from .values import UnplannableCallError, dtype_of
-from .walls import Walls
 
 PLAN, CONSTANTS, DESCRIBED = "plan.json", "constants.bin", "constants.json"
 MAX_PLAN_BYTES = 32 << 20
@@ -143,22 +142,6 @@ def _constants_of(part: LaunchPlan, reader: Outputs, left: Iterator[Message], de
         like = torch.empty(layout.shape, dtype=dtype_of(layout), device=device)
         found[number] = reader.next(description, like)
     return found
-
-
-def loaded_plan(
-    text: str, described: Sequence[Message], path: Path, folder: Path, device: str, walls: Walls | None = None
-) -> PlanExecutor | str:
-    """Check and compile a plan, with its constants from the file at `path`; return why it cannot be executed."""
-    folder.mkdir(exist_ok=True)
-    try:
-        plan = LaunchPlan.model_validate_json(text)
-        call, *packing = read_constants(plan, described, path, device)
-        packs = PlanExecutor(plan.packing, packing[0], folder, device, walls=walls) if plan.packing else None
-        return PlanExecutor(plan, call, folder, device, packs, walls)
-    except UnplannableCallError as reason:
-        return str(reason)
-    except Exception as error:  # what another process wrote may be anything
-        return not_a_plan(error)
 
 
 def not_a_plan(error: Exception) -> str:

@@ -29,11 +29,11 @@ from ..workers.modules import form_of, outputs_of
 from ..workers.one_thread import OneThread
 from ..workers.request_loop import GPU_FAULTS, Handler, describe, serve_requests
 from .batch import CallBatch
-from .executor import PlanExecutor, bytes_of
+from .executor import PlanExecutor, bytes_of, loaded_plan
 from .faults import FaultAnswers
 from .operators import kind_and_family
 from .random_bytes import RandomBytes
-from .saved import loaded_plan, not_a_plan
+from .saved import not_a_plan
 from .values import UnplannableCallError
 from .walled_inputs import WalledHandovers, WalledInputs
 from .walls import Walls

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from kernelwright.core import Config, Evaluation, PythonKernel, SearchSpace, Tuner, Value
 from kernelwright.testing.tuner import failure
-from kernelwright.tuners.by_launch.tuner import tuner_for
+from kernelwright.tuners.by_launch.creation import tuner_for
 from kernelwright.tuners.catalogue import TunerArguments, TunerEntry
 
 KERNEL = """

@@ -9,7 +9,8 @@ import pytest
 from kernelwright.core import Budget, Config, Evaluation, Journal, Kernel, SearchSpace, Trial, Value
 from kernelwright.testing.tuner import drive
 from kernelwright.tuners import catalogue
-from kernelwright.tuners.by_launch.tuner import UNTIMED, ByLaunch, tuner_for
+from kernelwright.tuners.by_launch.creation import tuner_for
+from kernelwright.tuners.by_launch.tuner import UNTIMED, ByLaunch
 from kernelwright.tuners.search import Found, Search
 
 from ..fakes import PROBLEM

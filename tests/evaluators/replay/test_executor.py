@@ -11,9 +11,8 @@ import kernelwright
 import pytest
 import torch
 from kernelwright.core.launch_plan import KernelCode, LaunchPlan, LaunchStep, TensorLayout, TorchStep
-from kernelwright.evaluators.replay.executor import PlanExecutor
+from kernelwright.evaluators.replay.executor import PlanExecutor, loaded_plan
 from kernelwright.evaluators.replay.generated_c import PREFIX
-from kernelwright.evaluators.replay.saved import loaded_plan
 from kernelwright.evaluators.replay.values import UnplannableCallError
 
 LAYOUT = TensorLayout(shape=(8,), strides=(1,), dtype="float32")

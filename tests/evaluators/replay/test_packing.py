@@ -10,9 +10,9 @@ import kernelwright
 import pytest
 import torch
 from kernelwright.core.launch_plan import LaunchPlan
-from kernelwright.evaluators.replay.executor import PlanExecutor, check_references
+from kernelwright.evaluators.replay.executor import PlanExecutor, check_references, loaded_plan
 from kernelwright.evaluators.replay.record import Recorder
-from kernelwright.evaluators.replay.saved import loaded_plan, save_plan
+from kernelwright.evaluators.replay.saved import save_plan
 from kernelwright.evaluators.replay.values import UnplannableCallError
 from kernelwright.evaluators.workers.modules import load_weights, weights_of
 from kernelwright.evaluators.workers.tensor_ipc import write
