@@ -121,12 +121,13 @@ class LocalEvaluator:
 
         yield from self._with_new_servers(measured, pairs)
 
-    def _in_full(self, problem: TorchProblem, pairs: Iterable[Pair]) -> Generator[Evaluation]:
-        """Evaluate one after another."""
+    def _in_full(self, problem: TorchProblem, pairs: Iterable[Pair], compared: bool = False) -> Generator[Evaluation]:
+        """Evaluate one after another: each for itself, or in the comparison that has begun."""
 
         def measured(left: Iterator[Pair]) -> Generator[Evaluation]:
             for kernel, config in left:
-                self.processes.begin_evaluation()
+                if not compared:
+                    self.processes.begin_evaluation()
                 self.prepare(problem, kernel)
                 yield self._runner.evaluate_in_full(problem, kernel, config)
 
@@ -170,17 +171,17 @@ class LocalEvaluator:
     def _compared(self, problem: TorchProblem, kernel: Kernel, configs: Sequence[Config]) -> list[Evaluation]:
         if (broken := self._broken_rule(problem, kernel)) is not None:
             return [rejected_evaluation(kernel, config, broken, self.settings.precision) for config in configs]
+        self.processes.begin_evaluation()
         found = None
         with contextlib.suppress(ServerEndedError):
             found = self._interleaved(problem, kernel, configs)
         # Together they may also leave the reference too little memory. Evaluating one alone shows whether that was the
         # cause.
-        return found or list(self._in_full(problem, ((kernel, config) for config in configs)))
+        return found or list(self._in_full(problem, ((kernel, config) for config in configs), compared=True))
 
     def _interleaved(self, problem: TorchProblem, kernel: Kernel, configs: Sequence[Config]) -> list[Evaluation] | None:
         """Evaluate in one process, if all can be; else return None."""
         self.processes.start_compilers()
-        self.processes.begin_evaluation()
         reference_client = self._runner.reference_for(problem, kernel)
         self.forget_candidate()
         cache = self.processes.cache(kernel)
@@ -209,7 +210,8 @@ class LocalEvaluator:
     def contest(self, problem: Problem, kernels: Sequence[Kernel]) -> list[Evaluation]:
         """One evaluation per kernel, all timed interleaved; see `core.Judge`."""
         self.processes.begin_evaluation()
-        contest = Contest(self._contest, self._runner, self.settings.precision, self._broken_rule, self._in_full)
+        in_full = partial(self._in_full, compared=True)
+        contest = Contest(self._contest, self._runner, self.settings.precision, self._broken_rule, in_full)
         return [self._told(item) for item in contest.evaluations(TorchProblem.of(problem), kernels)]
 
     def profile(self, problem: Problem) -> Profile:

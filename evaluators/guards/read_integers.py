@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,24 @@ _TENSORS = ("tensor", "descriptor")
 
 class UnboundedPlansError(Exception):
     """Plans whose differences are more than a few integers; the message says what differs."""
+
+
+class IntegerSets:
+    """The seeds of the sets of integers that kernels are judged on: the same for all that are compared with each other,
+    since they are compared by their times on them, and others for the next comparison, since a process may live on."""
+
+    def __init__(self) -> None:
+        self._seeds: tuple[int, ...] = ()
+
+    def seeds(self, draw: Callable[[], int]) -> tuple[int, ...]:
+        """Return the seeds, drawn at their first use."""
+        if not self._seeds:
+            self._seeds = tuple(draw() for _ in range(SETS))
+        return self._seeds
+
+    def forget(self) -> None:
+        """Let others be drawn."""
+        self._seeds = ()
 
 
 def integers_that_differ(plans: Sequence[LaunchPlan]) -> int:

@@ -138,7 +138,7 @@ class Processes:
 
     def begin_evaluation(self) -> None:
         """Note that what is judged from now on is not compared with what was judged before."""
-        self._references.forget_integers()
+        self._references.integers.forget()
 
     def forget_reference(self) -> None:
         """End the reference workers, which frees their memory."""

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 
 from ...core import ProblemError, TorchProblem
+from ..guards.read_integers import IntegerSets
 from ..reference.client import ReferenceClient
 
 
@@ -21,6 +22,8 @@ class ReferenceClients:
         self._new, self._place = new, place
         self._clients: list[ReferenceClient] = []
         self._lock = threading.Lock()
+        self.integers = IntegerSets()
+        """Of all clients: one that is started again in the middle of a comparison goes on with the same."""
 
     def client(self, problem: TorchProblem) -> ReferenceClient:
         """Return the client for a problem.
@@ -41,6 +44,7 @@ class ReferenceClients:
         for replaced in given_up:
             replaced.close()
         client = client or self._new(problem)
+        client.integers = self.integers
         with self._lock:
             self._clients.append(client)
         return client
@@ -51,12 +55,6 @@ class ReferenceClients:
             clients = list(self._clients)
         for client in clients:
             client.wait_ready()
-
-    def forget_integers(self) -> None:
-        """Let the next evaluation be on other sets of integers."""
-        with self._lock:
-            for client in self._clients:
-                client.forget_integers()
 
     def forget(self, but_last: bool = False) -> None:
         """End all workers; or keep the last problem's, unless that reads more than its source, such as a package."""

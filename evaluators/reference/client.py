@@ -15,7 +15,7 @@ from ...core import ProblemError, Status, TorchProblem
 from ...core.generated_code import GeneratedCode
 from ...core.operator_graph import OperatorGraph
 from ...core.problem import TOLERANCES
-from ..guards.read_integers import SETS
+from ..guards.read_integers import IntegerSets
 from ..guards.torch_share import Operator, families_of_start
 from ..settings import Lowering
 from ..timing.hidden_work import IdleDevice
@@ -51,7 +51,8 @@ class ReferenceClient:
         self._worker = worker
         self._again = again
         self._moved = self._compiled = self._saves = self._closing = False
-        self._integer_sets: tuple[int, ...] = ()
+        self.integers = IntegerSets()
+        """Those of the comparison that is under way; clients of one evaluator share them."""
         self.described_gpu = ""
         """The GPU of which launchers are told that an interpreter runs on a CPU."""
         self.run_start: Callable[[str | None, bool, int | None], Sequence[int]] | None = None
@@ -228,15 +229,8 @@ class ReferenceClient:
         return tuple(self.call("distributions")["distributions"])
 
     def integer_sets(self, draw: Callable[[], int]) -> tuple[int, ...]:
-        """Return the seeds of the integers on which launches that depend on such are judged: the same within one
-        evaluation, since kernels are compared by their times on them."""
-        if not self._integer_sets:
-            self._integer_sets = tuple(draw() for _ in range(SETS))
-        return self._integer_sets
-
-    def forget_integers(self) -> None:
-        """Draw other sets for the next evaluation: a process of the last one knows its sets."""
-        self._integer_sets = ()
+        """Return the seeds of the integers on which launches that depend on such are judged."""
+        return self.integers.seeds(draw)
 
     @cached_property
     def remarks(self) -> tuple[str, ...]:

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Never
 
 import pytest
-from kernelwright.core import Config, Evaluation, Status
+from kernelwright.core import Config, Evaluation, ProblemError, Status, TorchProblem
 from kernelwright.core.launch_plan import LaunchStep
 from kernelwright.corpus.functions.translation import translate
 from kernelwright.evaluators.candidate.client import CandidateClient
 from kernelwright.evaluators.candidate.verified import RecordedPlan, VerifiedConfig
+from kernelwright.evaluators.contest import ContestPipeline
 from kernelwright.evaluators.guards.read_integers import SETS
 from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.evaluators.pipeline.candidate_runner import CandidateRunner
 from kernelwright.evaluators.pipeline.launch_plans import LaunchPlans
 from kernelwright.evaluators.reference.client import ReferenceClient
 
@@ -105,20 +108,54 @@ def test_the_hosts_work_of_each_plan_counts(evaluator: LocalEvaluator, monkeypat
     assert len(set(drawn)) == len(drawn) == SETS
 
 
-def test_each_evaluation_is_on_other_integers(evaluator: LocalEvaluator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that lives on knows those that it has seen."""
-    drawn: list[tuple[int, ...]] = []
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    """The seeds of the integers of each verification."""
+    found: list[tuple[int, ...]] = []
     really = ReferenceClient.integer_sets
 
     def integer_sets(client: ReferenceClient, draw: Callable[[], int]) -> tuple[int, ...]:
-        drawn.append(really(client, draw))
-        return drawn[-1]
+        found.append(really(client, draw))
+        return found[-1]
 
     monkeypatch.setattr(ReferenceClient, "integer_sets", integer_sets)
+    return found
+
+
+def test_each_evaluation_is_on_other_integers(evaluator: LocalEvaluator, drawn: list[tuple[int, ...]]) -> None:
+    """A process that lives on knows those that it has seen."""
     for _ in range(2):
         assert checked(evaluator, "honest_one_number").ok
     first, second = drawn
     assert not set(first) & set(second)
+
+
+@pytest.mark.parametrize("compares", ["compare", "contest"])
+def test_what_is_compared_is_timed_on_the_same_integers_one_by_one_too(
+    evaluator: LocalEvaluator, drawn: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch, compares: str
+) -> None:
+    """Also where the reference, which fails for two together, is started again between them."""
+
+    def fails(*_: object) -> Never:
+        raise ProblemError("too little memory for two")
+
+    def started_again(runner: CandidateRunner, problem: TorchProblem, *others: Any) -> Evaluation:
+        runner.processes.reference_client(problem).close()
+        return really(runner, problem, *others)
+
+    really = CandidateRunner.evaluate_in_full
+    monkeypatch.setattr(CandidateRunner, "evaluate_in_full", started_again)
+    monkeypatch.setattr(ContestPipeline, "several", fails)
+    monkeypatch.setattr(ContestPipeline, "together", fails)
+    path = FOLDER / "honest_one_number.py"
+    function = translate(f"{path}::function", f"{path}::reference", f"{path}::inputs")
+    with unread():
+        if compares == "compare":
+            found = evaluator.compare(function.problem, function.kernel, [Config(), Config()])
+        else:
+            found = evaluator.contest(function.problem, [function.kernel, function.kernel])
+    assert [item.ok for item in found] == [True, True], [item.message for item in found]
+    assert len(drawn) >= 2 and len(set(drawn)) == 1
 
 
 def test_host_work_that_is_remembered_by_integers_counts(evaluator: LocalEvaluator, tmp_path: Path) -> None:
