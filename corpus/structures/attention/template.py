@@ -8,11 +8,11 @@ def $name($pointers, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr$more):
     group = tl.program_id(0)$wide // tiles
     query = (first + tl.arange(0, BLOCK_M))[:, None]
     query_mask = query < $queries
-    depth_column = tl.arange(0, $depth_block)[None, :]
+    depth_column = tl.arange(0, $depth_block)[None, :]$wide
     depth_column_mask = depth_column < $depth
-    depth_row = tl.arange(0, $depth_block)[:, None]
+    depth_row = tl.arange(0, $depth_block)[:, None]$wide
     depth_row_mask = depth_row < $depth
-    feature = tl.arange(0, $feature_block)[None, :]
+    feature = tl.arange(0, $feature_block)[None, :]$wide
     feature_mask = feature < $features
     $prologue
     most = tl.full([BLOCK_M, 1], float("-inf"), tl.float32)
@@ -23,9 +23,9 @@ def $name($pointers, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr$more):
     end = $end
     $share
     for start in range(begin, end, BLOCK_N):
-        key = (start + tl.arange(0, BLOCK_N))[None, :]
+        key = (start + tl.arange(0, BLOCK_N))[None, :]$wide
         key_mask = key < $keys
-        key_row = (start + tl.arange(0, BLOCK_N))[:, None]
+        key_row = (start + tl.arange(0, BLOCK_N))[:, None]$wide
         key_row_mask = key_row < $keys
         $scores
         most_now = tl.maximum(most, tl.max(scores, 1)[:, None])

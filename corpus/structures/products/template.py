@@ -18,9 +18,9 @@ def $name($pointers, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.c
     $accumulators
     $share
     for start in range($begin, $end, BLOCK_K):
-        sum_column = (start + tl.arange(0, BLOCK_K))[None, :]
+        sum_column = (start + tl.arange(0, BLOCK_K))[None, :]$wide
         sum_column_mask = sum_column < $k
-        sum_row = (start + tl.arange(0, BLOCK_K))[:, None]
+        sum_row = (start + tl.arange(0, BLOCK_K))[:, None]$wide
         sum_row_mask = sum_row < $k
         $operands
     $epilogue

@@ -8,7 +8,7 @@ TEMPLATE = """
 def $name($pointers, ROWS: tl.constexpr):
     row = (tl.program_id(0)$wide * ROWS + tl.arange(0, ROWS))[:, None]
     row_mask = row < $rows
-    column = tl.arange(0, $block)[None, :]
+    column = tl.arange(0, $block)[None, :]$wide
     column_mask = column < $width
     $body
     bits = elements.to(tl.int32, bitcast=True)

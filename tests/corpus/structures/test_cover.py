@@ -147,6 +147,43 @@ def test_positions_beyond_32_bits_are_computed_in_64() -> None:
     assert "column = start + tl.arange(0, COLUMNS)[None, :].to(tl.int64)" in source_of(large((2**12, 2**20)))
 
 
+def apart(*shapes: tuple[int, ...]) -> list[torch.Tensor]:
+    """Tensors that need no memory."""
+    return [torch.empty(shape, device="meta") for shape in shapes]
+
+
+CHOICES = (lambda x: torch.topk(x, 2, dim=0)[0], (32, 2**24), (32, 2**27))
+PRODUCTS = (lambda x, y: x @ y, (16, 2**12), (2**12, 2**13), (16, 2**19), (2**19, 2**13))
+TRANSPOSED = (lambda x, y: x.t() @ y, (2**12, 2**13), (2**12, 16), (2**19, 2**13), (2**19, 16))
+ATTENTION = (
+    lambda q, k, v: functional.scaled_dot_product_attention(q, k.transpose(1, 2), v.transpose(1, 2)),
+    (1, 256, 16, 64), (1, 2**10, 256, 64), (1, 2**10, 256, 64),
+    (1, 256, 16, 64), (1, 2**18, 256, 64), (1, 2**18, 256, 64),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("made", "lines"),
+    [
+        (CHOICES, ["column = tl.arange(0, 32)[None, :]"]),
+        (PRODUCTS, ["sum_row = (start + tl.arange(0, BLOCK_K))[:, None]"]),
+        (TRANSPOSED, ["sum_column = (start + tl.arange(0, BLOCK_K))[None, :]"]),
+        (
+            ATTENTION,
+            ["key = (start + tl.arange(0, BLOCK_N))[None, :]", "key_row = (start + tl.arange(0, BLOCK_N))[:, None]"],
+        ),
+    ],
+    ids=["top_k", "products", "transposed products", "attention"],
+)
+def test_what_a_large_distance_is_multiplied_with_has_64_bits(made: tuple[Any, ...], lines: list[str]) -> None:
+    function, *shapes = made
+    half = len(shapes) // 2
+    for given, wide in ((shapes[:half], ""), (shapes[half:], ".to(tl.int64)")):
+        source = source_of(graph_of(function, *apart(*given)), ", ".join("xyz"[: len(given)]))
+        for line in lines:
+            assert re.search(f"^ +{re.escape(line + wide)}$", source, re.M), source
+
+
 def test_the_documents_example_becomes_what_the_document_shows() -> None:
     page = (Path(__file__).parents[3] / "docs" / "structures.md").read_text()
     reference, shown = re.findall(r"^```text\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
