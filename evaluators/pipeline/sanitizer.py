@@ -38,7 +38,7 @@ TOOLKIT = Path("/usr/local/cuda/bin")
 PACKAGE = "nvidia/*/compute-sanitizer"
 """In the Python environment: where `pip install nvidia-cuda-sanitizer-api` puts it."""
 MOST_S = 60.0
-"""Seconds that all tools together may take for one kernel, at all its sizes."""
+"""Seconds that all tools together may take for a launch plan, at all sizes of the kernel."""
 MEMORY = 4.0
 """The call may take this many times the memory of a worker: the tools keep records in its process."""
 LOG_BYTES = 8 << 20
@@ -61,7 +61,7 @@ class Sanitized:
 
 
 class Sanitizer:
-    """Runs the tools; remembers what they said of a plan, and how long they took for a kernel."""
+    """Runs the tools; remembers what they said of a plan, and how long they took for it at other sizes."""
 
     def __init__(self, apart: OpenApart, limits: Limits, most_s: float = MOST_S) -> None:
         """`apart` opens what confines a program which may read the given paths."""
@@ -69,7 +69,7 @@ class Sanitizer:
         self._limits = limits
         self._most_s = most_s
         self._known: dict[str, Sanitized] = {}
-        self._spent: dict[str, float] = {}
+        self._spent: dict[tuple[str, int], float] = {}  # by kernel and place among its plans
 
     def watches(self, device: str) -> bool:
         """Return whether there are tools for a device."""
@@ -81,8 +81,8 @@ class Sanitizer:
         """Run the tools on a call of each plan that was replayed; `kernel` is the digest of its source."""
         if not checked.replayed:
             return _not_run("its launches are not replayed")
-        told: dict[str, str] = {}
-        for handed in checked.plans:
+        results: list[dict[str, str]] = []
+        for place, handed in enumerate(checked.plans):
             recorded = replayer.recorded(handed.number)
             digest = _identity(recorded.plan)
             if digest not in self._known:
@@ -91,16 +91,17 @@ class Sanitizer:
                     return _not_run(f"{PROGRAM} is not installed")
                 replayer.release()  # the call needs as much memory again
                 began = time.monotonic()
-                left = self._most_s - self._spent.get(kernel, 0.0)
+                spent = self._spent.get((kernel, place), 0.0)
                 with replayer.holding(reference_client, handed):
-                    self._known[digest] = self._run(tool, reference_client, recorded, checked.weights, left)
-                self._spent[kernel] = self._spent.get(kernel, 0.0) + time.monotonic() - began
+                    self._known[digest] = self._run(
+                        tool, reference_client, recorded, checked.weights, self._most_s - spent
+                    )
+                self._spent[kernel, place] = spent + time.monotonic() - began
             found = self._known[digest]
             if found.finding is not None:
                 return found
-            # What is not clean for one set of integers is not for the kernel.
-            told |= {name: text for name, text in found.tools.items() if told.get(name, _CLEAN) == _CLEAN}
-        return Sanitized(told)
+            results.append(found.tools)
+        return Sanitized({name: _of_all([tools[name] for tools in results]) for name in TOOLS})
 
     def _run(
         self, tool: str, reference_client: ReferenceClient, recorded: RecordedPlan, seed: int, seconds: float
@@ -223,6 +224,19 @@ def _identity(plan: LaunchPlan) -> str:
         for digest, code in part.codes.items():
             text = text.replace(digest, hashlib.sha256(_SOURCE.sub("", code.text).encode()).hexdigest())
     return hashlib.sha256(_SOURCE.sub("", text).encode()).hexdigest()
+
+
+def _of_all(results: Sequence[str]) -> str:
+    """Return a tool's result for a kernel from those of its launch plans: what is not clean for one is not for the
+    kernel, and the places of these plans are named."""
+    if len(set(results)) == 1:
+        return results[0]
+    places: dict[str, list[str]] = {}
+    for place, text in enumerate(results, 1):
+        places.setdefault(text, []).append(str(place))
+    return "; ".join(
+        f"{text} (launch plan {', '.join(found)} of {len(results)})" for text, found in places.items() if text != _CLEAN
+    )
 
 
 def _not_run(reason: str) -> Sanitized:

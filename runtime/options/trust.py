@@ -110,7 +110,7 @@ class SanitizeOptions(Options):
 
     sanitize: bool = option(
         True,
-        "Skip NVIDIA's compute-sanitizer in final checks on a GPU, where it takes up to a minute per kernel.",
+        "Skip NVIDIA's compute-sanitizer in final checks on a GPU, where it takes up to a minute per launch plan.",
         TRUST,
         trusted=True,
     )

@@ -9,14 +9,18 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from kernelwright.core import Config, Evaluation, Kernel, PythonKernel, Status, TorchProblem
 from kernelwright.corpus.functions.translation import translate
 from kernelwright.evaluators.local import LocalEvaluator
-from kernelwright.evaluators.pipeline.sanitizer import MOST_S, Sanitizer, tool_command
+from kernelwright.evaluators.pipeline import sanitizer
+from kernelwright.evaluators.pipeline.sanitizer import MOST_S, Sanitized, Sanitizer, tool_command
 from kernelwright.evaluators.sandbox import bubblewrap, landlock
 from kernelwright.evaluators.sandbox.containment import contain
 from kernelwright.evaluators.sandbox.places import Places
@@ -151,6 +155,46 @@ def test_the_plan_of_each_set_of_integers_is_looked_at(bench: Bench) -> None:
     asked = [run[0] for run in bench.runs()]
     assert len(asked) > len(NOTHING), "one number differs from plan to plan"
     assert asked == [*NOTHING] * (len(asked) // len(NOTHING))
+
+
+class Plans:
+    """Launch plans in the place of the process that replays them; each is its own identity."""
+
+    def __init__(self, count: int) -> None:
+        self.checked: Any = SimpleNamespace(
+            replayed=True, weights=1, plans=[SimpleNamespace(number=number) for number in range(count)]
+        )
+
+    def recorded(self, number: int) -> SimpleNamespace:
+        return SimpleNamespace(plan=number)
+
+    def holding(self, *_: object) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def release(self) -> None:
+        """There is no memory to free."""
+
+
+def test_each_plan_has_its_own_time_and_those_that_are_not_finished_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[float] = []
+    now = [0.0]
+
+    def run(watched: Sanitizer, tool: str, client: object, recorded: Any, seed: int, seconds: float) -> Sanitized:
+        given.append(seconds)
+        now[0] += 0.75 * MOST_S
+        return Sanitized({**NOTHING, **({"racecheck": "not finished: late"} if recorded.plan in (1, 3) else {})})
+
+    monkeypatch.setattr(Sanitizer, "_run", run)
+    monkeypatch.setattr(sanitizer, "installed", lambda: "compute-sanitizer")
+    monkeypatch.setattr(sanitizer, "_identity", str)
+    monkeypatch.setattr(sanitizer, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    watching, plans = Sanitizer(lambda *_: nullcontext(), PROVING.limits), Plans(4)  # type: ignore[arg-type,return-value]
+    found = watching.look(None, plans, plans.checked, "kernel")  # type: ignore[arg-type]
+    assert found.tools == {**NOTHING, "racecheck": "not finished: late (launch plan 2, 4 of 4)"}
+    assert given == [MOST_S] * 4
+    monkeypatch.setattr(sanitizer, "_identity", lambda plan: f"{plan} at other sizes")
+    watching.look(None, plans, plans.checked, "kernel")  # type: ignore[arg-type]
+    assert given[4:] == [0.25 * MOST_S] * 4, "all sizes share a plan's time"
 
 
 @pytest.mark.parametrize(
