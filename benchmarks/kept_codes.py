@@ -10,13 +10,17 @@ from typing import Any
 
 from kernelwright.core import TorchProblem
 from kernelwright.core.generated_code import GeneratedCode
+from kernelwright.corpus import find_problem
 from kernelwright.evaluators.reference.generated_codes import OPTIONS, VERSIONS
 from kernelwright.evaluators.settings import Precision, Settings
+
+KERNELBENCH = find_problem("1_1").read()
+"""Stands for the benchmark's problems, in which all are allowed the same of torch."""
 
 
 def mode_of(settings: Settings) -> dict[str, Any]:
     """Return what the code of a convolution depends on."""
-    return {"precision": settings.precision.value, "library": VERSIONS[settings.lowering]}
+    return {"precision": settings.precision.value, "library": VERSIONS[settings.lowering(KERNELBENCH)]}
 
 
 CONVOLUTION = "convolution"

@@ -176,8 +176,8 @@ def give_to_cache(problems: Sequence[ProblemFile], options: argparse.Namespace) 
         return
     with LocalEvaluator("cuda", settings) as evaluator:
         environment = evaluator.environment(there[0])
-    codes = GeneratedCodes(cache_folder(), settings.lowering)
     for problem in there:
+        codes = GeneratedCodes(cache_folder(), settings.lowering(problem))
         codes.put(problem, environment, kept[problem.id])
 
 
@@ -187,7 +187,7 @@ def keep_from_cache(problem: TorchProblem, environment: Mapping[str, str], optio
         return
     settings = settings_of(options)
     known = kept_codes(options.codes, settings).keys() | kept_codes(options.keep_codes, settings).keys()
-    code = GeneratedCodes(cache_folder(), settings.lowering).get(problem, environment)
+    code = GeneratedCodes(cache_folder(), settings.lowering(problem)).get(problem, environment)
     if code is not None and problem.id not in known:
         keep_code(options.keep_codes, problem, code, settings)
 

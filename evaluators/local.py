@@ -253,7 +253,7 @@ class LocalEvaluator:
         the settings say what of it the library computes.
         """
         reference_client = self.processes.reference_client(TorchProblem.of(problem))
-        lowering = lowering or self.settings.lowering
+        lowering = lowering or self.settings.lowering(problem)
         codes, environment = GeneratedCodes(self._memory, lowering), reference_client.environment
         known = codes.get(reference_client.problem, environment)
         if known is not None:

@@ -199,8 +199,8 @@ class Settings:
         """Return what of torch a problem's kernels may call."""
         return torch_for(self.allow_torch, problem)
 
-    @property
-    def lowering(self) -> Lowering:
-        """What computes convolutions in first kernels: torch's library with all of torch and its precision."""
-        library = self.allow_torch is AllowTorch.ALL and self.precision is Precision.DEFAULT
+    def lowering(self, problem: Problem) -> Lowering:
+        """Return what computes convolutions in a problem's first kernels: torch's library where its kernels may call
+        all of torch, in torch's precision."""
+        library = self.torch_for(problem) is AllowTorch.ALL and self.precision is Precision.DEFAULT
         return Lowering.LIBRARY if library else Lowering.TEMPLATES

@@ -174,9 +174,9 @@ def _of_templates(problem: TorchProblem, evaluator: LocalEvaluator) -> Variants:
     from ..agent.first_kernels.variants import variants_of_code
     from ..agent.first_kernels.wrapper import CONVOLUTION
 
-    lowering = evaluator.settings.lowering
-    made = variants_of_code(problem, evaluator.generated_code(problem, lowering))
-    if isinstance(made, str) or lowering is not Lowering.LIBRARY or CONVOLUTION not in made[0].source:
+    made = variants_of_code(problem, evaluator.generated_code(problem))
+    library = evaluator.settings.lowering(problem) is Lowering.LIBRARY
+    if isinstance(made, str) or not library or CONVOLUTION not in made[0].source:
         return made
     if best := screened(problem, made, evaluator):
         return best[:1]

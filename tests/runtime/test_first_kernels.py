@@ -111,9 +111,9 @@ class Compiler:
     def operator_graph(self, problem: Problem) -> OperatorGraph | str:
         return self.graph
 
-    def generated_code(self, problem: Problem, lowering: Lowering) -> GeneratedCode | str:
+    def generated_code(self, problem: Problem, lowering: Lowering | None = None) -> GeneratedCode | str:
         self.asked += 1
-        self.lowerings.append(lowering)
+        self.lowerings.append(lowering or self.settings.lowering(problem))
         return self.obstacle or GeneratedCode.model_validate(self._recorded["code"])
 
 
@@ -210,16 +210,18 @@ def test_products_start_with_the_precision_that_is_correct_and_fast(
     assert compiler.lowerings == [Lowering.TEMPLATES]
 
 
+@pytest.mark.parametrize(("name", "allow_torch"), [("level1/1_39", AllowTorch.ALL), ("mine", None)])
 @pytest.mark.parametrize("correct", [True, False])
 def test_a_librarys_convolution_that_is_not_exact_enough_is_made_in_the_layout_of_the_reference(
-    tmp_path: Path, correct: bool
+    tmp_path: Path, correct: bool, name: str, allow_torch: AllowTorch | None
 ) -> None:
     compiler = Compiler("level1/1_39")
+    compiler.problem = replace(compiler.problem, id=name)
     compiler.add_line(
         "buf9 = extern_kernels.convolution(arg0_1, arg0_1, stride=(1, 1), padding=(0, 0), dilation=(1, 1), "
         "transposed=False, output_padding=(0, 0), groups=1, bias=None)"
     )
-    compiler.settings = Settings(precision=Precision.DEFAULT, allow_torch=AllowTorch.ALL)
+    compiler.settings = Settings(precision=Precision.DEFAULT, allow_torch=allow_torch)
     compiler.screened_ms = {"None": 1.0} if correct else {}
     (made,) = made_by(compiler, tmp_path / "first_kernel.py", resume=False)
     assert CONVOLUTION in made.source and len(compiler.quick) == 1

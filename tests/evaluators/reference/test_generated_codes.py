@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -64,17 +65,22 @@ def test_the_compiler_is_asked_once(
 
 
 @pytest.mark.parametrize(
-    ("allow_torch", "precision", "lowering"),
+    ("name", "allow_torch", "precision", "lowering"),
     [
-        (AllowTorch.ALL, Precision.DEFAULT, Lowering.LIBRARY),
-        (AllowTorch.ALL, Precision.FP32, Lowering.TEMPLATES),
-        (AllowTorch.GLUE, Precision.DEFAULT, Lowering.TEMPLATES),
+        ("level1/1_999", AllowTorch.ALL, Precision.DEFAULT, Lowering.LIBRARY),
+        ("level1/1_999", AllowTorch.ALL, Precision.FP32, Lowering.TEMPLATES),
+        ("level1/1_999", AllowTorch.GLUE, Precision.DEFAULT, Lowering.TEMPLATES),
+        ("level1/1_999", None, Precision.DEFAULT, Lowering.TEMPLATES),
+        ("mine", None, Precision.DEFAULT, Lowering.LIBRARY),
+        ("mine", None, Precision.FP32, Lowering.TEMPLATES),
+        ("mine", AllowTorch.GLUE, Precision.DEFAULT, Lowering.TEMPLATES),
     ],
 )
 def test_the_library_is_left_where_its_operators_and_its_precision_are_allowed(
     scale_problem: TorchProblem,
     monkeypatch: pytest.MonkeyPatch,
-    allow_torch: AllowTorch,
+    name: str,
+    allow_torch: AllowTorch | None,
     precision: Precision,
     lowering: Lowering,
 ) -> None:
@@ -86,7 +92,7 @@ def test_the_library_is_left_where_its_operators_and_its_precision_are_allowed(
 
     monkeypatch.setattr(ReferenceClient, "generate", generate)
     with LocalEvaluator("cpu", Settings(allow_torch=allow_torch, precision=precision)) as evaluator:
-        evaluator.generated_code(scale_problem)
+        evaluator.generated_code(replace(scale_problem, id=name))
     assert asked == [lowering]
 
 
