@@ -29,6 +29,11 @@ ROOMY = "rows=4096,columns=4096"
 SLOWER = 1.25
 """A healthy kernel after a fault takes at most so many times what it took before all of them."""
 
+HELD = "other processes hold"
+"""In the message where others have the memory that a kernel lacked."""
+OTHERS_S = 60.0
+"""Seconds to wait for them."""
+
 STORE = "    tl.store(y + offsets, value, mask)"
 FORWARD = "        y = torch.empty_like(x)"
 COMPILED_AHEAD = "type(x) is not torch.Tensor"
@@ -59,6 +64,8 @@ class Fault:
     status: Status
     says: str
     """In the first line of the message, whatever the case of its letters."""
+    takes_all: bool = False
+    """Whether it takes all memory of the GPU, which others may hold; more than there is, it cannot have in any case."""
 
 
 FAULTS = [
@@ -106,6 +113,7 @@ FAULTS = [
         "\n        kept = [torch.empty(1 << 30, dtype=torch.uint8, device=x.device) for _ in range(many)]",
         Status.RUNTIME_ERROR,
         "out of memory",
+        takes_all=True,
     ),
     Fault("endless", "    value =", f"{LOOP}    value =", Status.TIMEOUT, "did not finish within"),
     Fault(
@@ -155,6 +163,17 @@ def evaluate(evaluator: LocalEvaluator, problem: Problem, source: str) -> Evalua
     return next(iter(evaluator.evaluate(problem, PythonKernel.parse(source), [Config()])))
 
 
+def evaluate_with_all_memory(evaluator: LocalEvaluator, problem: Problem, source: str) -> Evaluation:
+    """Evaluate a kernel that takes all memory of the GPU, again while other processes hold some of it: then its failure
+    is no verdict. Where they keep it, nothing can be said of the kernel."""
+    deadline = time.monotonic() + OTHERS_S
+    while (found := evaluate(evaluator, problem, source)).status is Status.NOT_MEASURED and HELD in found.message:
+        if time.monotonic() > deadline:
+            pytest.skip(found.message)
+        time.sleep(1.0)
+    return found
+
+
 def require_undisturbed(evaluator: LocalEvaluator, problem: Problem, before_ms: float) -> None:
     after = evaluate(evaluator, problem, KERNEL)
     assert after.status is Status.OK, f"the next kernel is affected: {after.message}"
@@ -165,7 +184,8 @@ def require_undisturbed(evaluator: LocalEvaluator, problem: Problem, before_ms: 
 def test_a_fault_ends_with_its_kernel(cuda: LocalEvaluator, problem: Problem, before_ms: float, fault: Fault) -> None:
     assert fault.old in KERNEL
     start = time.monotonic()
-    found = evaluate(cuda, problem, KERNEL.replace(fault.old, fault.new))
+    way = evaluate_with_all_memory if fault.takes_all else evaluate
+    found = way(cuda, problem, KERNEL.replace(fault.old, fault.new))
     seconds = time.monotonic() - start
     _LOG.info("%s: %s in %.1f s: %r; log: %r", fault.name, found.status, seconds, found.message, found.log[-200:])
     assert found.status is fault.status, found.message
@@ -200,7 +220,7 @@ def test_memory_that_the_reference_needs(cuda: LocalEvaluator, problem: Problem,
                         self.kept.append(torch.empty(1 << bits, dtype=torch.uint8, device=x.device))
                 except torch.cuda.OutOfMemoryError:
                     pass"""
-    found = evaluate(cuda, problem, KERNEL.replace(FORWARD, hoard))
+    found = evaluate_with_all_memory(cuda, problem, KERNEL.replace(FORWARD, hoard))
     _LOG.info("%s: %r", found.status, found.message)
     assert found.status is Status.RUNTIME_ERROR, found.message
     assert "out of memory" in found.message

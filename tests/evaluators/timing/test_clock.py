@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from kernelwright.evaluators.timing import clock as clock_module
 from kernelwright.evaluators.timing.clock import Call, Clock, Gpu, always
-from kernelwright.evaluators.timing.hidden_work import hidden_work
+from kernelwright.evaluators.timing.hidden_work import HiddenWorkDetector, IdleDevice, hidden_work
 from kernelwright.evaluators.workers.device_lock import DeviceLock
 
 US = 1000
@@ -246,6 +246,18 @@ def alone_on_the_gpu() -> AbstractContextManager[None]:
     return DeviceLock(str(torch.cuda.get_device_properties(0).uuid)).held()
 
 
+def confirmed(clock: Clock, call: Call, idle: IdleDevice) -> str | None:
+    """The hidden work of a call, sampled again while other processes use the device, as a candidate is."""
+    suspicion = HiddenWorkDetector(idle)
+    while True:
+        taken = clock.sample(always(call), 50)
+        hidden = hidden_work(taken.times_ms, taken.host_ms, idle.empty_ms)
+        if hidden is None:
+            return None
+        if (proven := suspicion.confirmed(hidden)) is not None:
+            return proven
+
+
 @pytest.mark.gpu
 class TestCuda:
     """The same on a real GPU."""
@@ -271,12 +283,10 @@ class TestCuda:
 
         calls: list[Call] = [lambda: x + 1, lambda: product @ product, ten, lambda: x.sum().item(), lambda: None]
         with alone_on_the_gpu():
-            empty_ms = clock.empty_ms()
+            idle = IdleDevice(clock.empty_ms(), clock.empty_ms)
             for call in calls:
-                taken = clock.sample(always(call), 50)
-                assert hidden_work(taken.times_ms, taken.host_ms, empty_ms) is None
-            taken = clock.sample(always(hides), 50)
-            assert hidden_work(taken.times_ms, taken.host_ms, empty_ms) is not None
+                assert confirmed(clock, call, idle) is None
+            assert confirmed(clock, hides, idle) is not None
 
     def test_a_replay_sees_new_contents(self) -> None:
         import torch
