@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import json
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..core import Evaluation, Kernel, Problem, ResultsError, is_own, read_journal, set_aside
+from ..core import Evaluation, JournalError, Kernel, Problem, ResultsError, RunRecord, is_own, read_journal, set_aside
 from ..core.evidence import with_evidence
 from ..core.files import write_whole
 from .history.records import LOGS, conversation_text
@@ -52,6 +53,22 @@ class Results:
         """Rename the files of an earlier run of the problem that could be resumed."""
         set_aside(*self._to_resume(problem, backend))
 
+    def bring_back(self, problem: Problem, backend: str, run: RunRecord) -> None:
+        """Let a run that was set aside be the one that is resumed, where the last one is another: that of another
+        kernel of the problem, which is set aside instead. Nothing changes where no file is of this run."""
+        journal = self.journal_path(problem, backend)
+        if not journal.exists() or _is_of(journal, run):
+            return
+        for earlier in self.logs.glob(f"{glob.escape(journal.stem)}.*.jsonl"):
+            number = earlier.stem.removeprefix(f"{journal.stem}.")
+            if number.isdecimal() and _is_of(earlier, run):
+                self.set_aside(problem, backend)
+                searches = self.logs.glob(f"{glob.escape(journal.stem)}{TUNING}*.{number}.jsonl")
+                transcript = self.transcript_path(problem, backend).with_suffix(f".{number}.jsonl")
+                for path in (*searches, *([transcript] if transcript.exists() else []), earlier):
+                    path.rename(path.with_name(f"{path.name.removesuffix(f'.{number}.jsonl')}.jsonl"))
+                return
+
     def resumes_own(self, problem: Problem, backend: str) -> bool:
         """Return whether this user wrote all files that a resumed run continues, so that it may sign its own."""
         journal, *others = self._to_resume(problem, backend)
@@ -93,6 +110,14 @@ class Results:
 
     def _write(self, path: Path, text: str) -> Path:
         return write_whole(path, text, "choose another folder with `results` and `resume`")
+
+
+def _is_of(path: Path, run: RunRecord) -> bool:
+    """Return whether a journal is of a run; one that cannot be read is of none."""
+    with contextlib.suppress(JournalError):
+        known = next((record for record in read_journal(path) if isinstance(record, RunRecord)), None)
+        return known is not None and not known.changed(run)
+    return False
 
 
 def _suffix(backend: str) -> str:

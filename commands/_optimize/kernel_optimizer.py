@@ -48,7 +48,16 @@ class KernelOptimizer:
         return Results(self._settings.results)
 
     def job(self, reference: str) -> Job:
-        """Return the job of a reference. If its problem has no kernel, a first one is made."""
+        """Return the job of a reference. If its problem has no kernel, a first one is made.
+
+        What is resumed is the run of this kernel, where another one of the problem was optimized since.
+        """
+        job = self._found(reference)
+        if self._settings.resume:
+            self.results.bring_back(job.problem, job.backend, run_record(job, self._proposers.name))
+        return job
+
+    def _found(self, reference: str) -> Job:
         settings, model = self._settings, self._proposers.choice.is_model
         task = settings.find_open(reference)
         if task is None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from kernelwright.agent.results import Results
 from kernelwright.agent.searches import TUNING
-from kernelwright.core import Config, Journal, PythonKernel, ResultsError, RunRecord, TorchProblem
+from kernelwright.core import Config, Journal, PythonKernel, ResultsError, RunRecord, TorchProblem, read_journal
 from kernelwright.core.evidence import with_evidence
 from kernelwright.corpus import find_kernel
 from kernelwright.corpus.names import parse_id
@@ -104,6 +104,25 @@ def test_searches_are_set_aside_with_their_run_whatever_the_problem_is_called(tm
     assert sorted(path.name for path in journal.parent.glob("*.jsonl")) == sorted(
         [journal.with_suffix(".1.jsonl").name, own.with_suffix(".1.jsonl").name, other.name]
     )
+
+
+def test_of_two_kernels_of_a_problem_each_goes_on_with_its_own_run(tmp_path: Path) -> None:
+    results, runs = Results(tmp_path), [RunRecord(kernel=name) for name in ("first", "second", "third")]
+    journal, transcript = (path(PROBLEM, "triton") for path in (results.journal_path, results.transcript_path))
+    search = journal.with_name(f"{journal.stem}{TUNING}0123.jsonl")
+    results.bring_back(PROBLEM, "triton", runs[0])
+    for run in runs[:2]:
+        results.set_aside(PROBLEM, "triton")
+        for path in (journal, transcript, search):
+            with Journal(path) as written:
+                written.append(run)
+    for run in (runs[0], runs[1], runs[1], runs[0]):
+        results.bring_back(PROBLEM, "triton", run)
+        assert {path.stat().st_size for path in (journal, transcript, search)} == {journal.stat().st_size}
+        assert [next(iter(read_journal(path))) for path in (journal, transcript, search)] == [run] * 3
+        assert len([*results.logs.iterdir()]) == 6, "nothing is lost"
+    results.bring_back(PROBLEM, "triton", runs[2])
+    assert next(iter(read_journal(journal))) == runs[0], "a run that no file is of changes nothing"
 
 
 def test_a_run_is_ones_own_if_all_that_it_goes_on_from_is(tmp_path: Path, scale_problem: TorchProblem) -> None:

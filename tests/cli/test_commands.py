@@ -16,7 +16,7 @@ from kernelwright.commands._list_slow import SlowKernel, render_slow
 from kernelwright.core import Archive, Trial, is_own, read_journal
 from kernelwright.core.files import archive_path
 from kernelwright.core.journal import of
-from kernelwright.corpus import list_problems
+from kernelwright.corpus import find_kernel, list_problems
 
 from ..surroundings import KERNELWRIGHT
 from .commands import SCALE, kernelwright
@@ -172,6 +172,28 @@ def test_list_slow_remembers_and_feeds_a_batch(tmp_path: Path) -> None:
     assert again.returncode == 3, again.stderr
     assert [result["faster"] for result in results[:2]] == [False, False]
     assert json.loads(again.stdout)["results"] == results[:2]
+
+
+def test_two_kernels_of_a_problem_in_a_batch_keep_their_evaluations_apart(tmp_path: Path) -> None:
+    """Each resumes its own run: nothing is measured again, and neither takes over what the other measured."""
+    source = find_kernel("1_19", "tilelang_cpu").read().source
+    kernels = [tmp_path / name / "1_19.py" for name in ("one", "other")]
+    for path in kernels:
+        path.parent.mkdir()
+    for path, text in zip(kernels, (source, f"{source}\n\nANOTHER = True\n"), strict=True):
+        path.write_text(text)
+    batch = ["optimize", "--batch", "-", "--device", "cpu", "--workload", "tiny", "--sandbox", "none"]
+    batch += ["--target-speedup", "0.0001", "--json"]
+    names = "".join(f"{path}\n" for path in kernels)
+    run = kernelwright(*batch, cwd=tmp_path, stdin=names)
+    assert run.returncode in (0, 3), run.stderr
+    first, second = json.loads(run.stdout)["results"]
+    assert first["best"]["latency_ms"] != second["best"]["latency_ms"]
+    for order in (kernels, kernels[::-1]):
+        again = kernelwright(*batch, "--resume", cwd=tmp_path, stdin="".join(f"{path}\n" for path in order))
+        assert again.stderr.count("finished before: ") == 2, again.stderr
+        found = json.loads(again.stdout)["results"]
+        assert found == ([first, second] if order is kernels else [second, first])
 
 
 def test_a_kernelbench_checkout_serves_as_dataset(tmp_path: Path) -> None:
