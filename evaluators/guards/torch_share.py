@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pydantic import BaseModel, ConfigDict, Field
 
 from ...core import Rejection
-from ..profiling.operator_kinds import COMPUTE, FREE, LAYOUT, LEAVING_KIND
+from ..profiling.operator_kinds import COMPUTE, FREE, LAYOUT, LEAVING_KIND, MOVING
 from ..settings import AllowTorch
 from ..workers.channel import Message
 
@@ -133,11 +133,14 @@ def _beyond_glue(candidate: Sequence[Operator], reference: Sequence[Operator], e
             continue
         names = _names(candidate, family)
         if family in bottleneck:
-            if time > GLUE_SHARE * theirs[family]:
-                share = fused[family] / total
+            # Copies stand for all that they can do.
+            alike = MOVING if family == LAYOUT else (family,)
+            if time > GLUE_SHARE * sum(theirs.get(item, 0.0) for item in alike):
+                share = sum(fused.get(item, 0.0) for item in alike) / total
+                kind = "operators that move elements" if family == LAYOUT else family
                 return _rejection(
                     names,
-                    f"{family} are where the reference's time goes ({share:.0%} by estimate), and torch would do them "
+                    f"{kind} are where the reference's time goes ({share:.0%} by estimate), and torch would do them "
                     "for the kernel; write them in the kernel, or allow it with --allow-torch all",
                 )
         elif family in _FOLDABLE:
@@ -184,13 +187,15 @@ def reference_shares(reference: Sequence[Operator]) -> tuple[dict[str, float], s
 
 
 def _bottleneck(fused: Mapping[str, float]) -> set[str]:
+    """Return the families that limit the reference; copies are among them where copies can do one of these."""
     total = sum(fused.values())
-    return {
+    found = {
         family
         for family, time in fused.items()
         if time >= (ELEMENTWISE_SHARE if family == "elementwise" else BOTTLENECK_SHARE) * total
         or time == max(fused.values())
     }
+    return found | ({LAYOUT} if found & MOVING else set())
 
 
 def _names(operators: Sequence[Operator], family: str) -> str:

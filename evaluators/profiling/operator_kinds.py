@@ -34,6 +34,13 @@ _COPYING = _words(
 """Copies of whole tensors, whose places do not depend on data. All that is in neither list is work."""
 _GATHERING = _words("index unsafe_index index_select gather take embedding")
 """With a table of results they compute any function of few inputs."""
+MOVING = frozenset({LAYOUT, GATHERS}) | _words(
+    """
+    upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_nearest_exact1d upsample_nearest_exact2d
+    upsample_nearest_exact3d im2col tril triu diag_embed repeat_interleave unfold_copy
+    """
+)
+"""Families that move elements and compute nothing: copies of views can do the same."""
 _FAMILIES = {
     "products": """
         mm addmm bmm baddbmm addbmm mv addmv dot vdot linear matmul ger addr scaled_mm int_mm grouped_mm mkldnn_linear

@@ -89,3 +89,13 @@ def test_with_none_torch_only_allocates() -> None:
     assert forbidden_step([step("aten.mm.default")], AllowTorch.GLUE) is None
     for allowed in ("aten.empty.memory_format", "aten.zeros.default", "aten.view.default", "aten.fill_.Scalar"):
         assert kind_and_family(allowed)[0] == "free", allowed
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [lambda: F.interpolate(IMAGES, scale_factor=2), lambda: F.unfold(IMAGES, 3), lambda: IMAGES[:, [3, 1, 2, 0] * 16]],
+)
+def test_copies_are_work_where_the_reference_only_moves_elements(reference: Callable[[], Any]) -> None:
+    assert rule({"aten.clone.default": 0.2}, reference) == "clone"
+    assert rule({"aten.clone.default": 0.05}, reference) is None
+    assert rule({"aten.clone.default": 0.9}, product) is None
