@@ -65,6 +65,7 @@ class Sampling:
     min_samples: int = 20
     max_samples: int = 500
     chunk_s: float = 0.05
+    """Maximum seconds of a chunk, fresh inputs and comparisons included where these leave the least samples."""
     chunks: int = 8
     """The maximum of samples is taken in at least this many chunks, each of which has inputs of its own."""
     quiet_timeout_s: float = 10.0

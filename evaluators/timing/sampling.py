@@ -93,9 +93,11 @@ class _Series:
         self.overhead_ms = overhead_ms
         self.samples: list[float] = []
         self.cores: list[float] = []
-        warm = timer(1)
+        self.cost_s = 0.0
+        """Seconds that a call of the last chunk took with all that belongs to it: fresh inputs, comparisons."""
+        warm = self._timed(1)
         if _wall_ms(warm)[0] < sampling.chunk_s * 1e3:
-            warm = timer(2)
+            warm = self._timed(2)
         self.warmup = 1 + len(warm["samples_ms"])
         self.method: str = warm["method"]
         self.estimate_ms = self._own(min(warm["samples_ms"]))
@@ -111,11 +113,20 @@ class _Series:
     def extend(self) -> None:
         room = self.sampling.max_samples - len(self.samples)
         count = int(self.sampling.chunk_s * 1e3 / max(self.wall_ms, 1e-3))
+        # Fresh inputs of a gigabyte take ten times as long as a call; few calls are precise enough there.
+        few = math.ceil(self.sampling.min_samples / max(1, self.sampling.chunks // 2))
+        count = min(count, max(few, int(self.sampling.chunk_s / max(self.cost_s, 1e-6))))
         if room > 0:
             self._take(max(1, min(count, room, self.sampling.max_samples // self.sampling.chunks)))
 
-    def _take(self, count: int) -> None:
+    def _timed(self, count: int) -> Message:
+        began = time.perf_counter()
         message = self.timer(count)
+        self.cost_s = (time.perf_counter() - began) / max(1, len(message["samples_ms"]))
+        return message
+
+    def _take(self, count: int) -> None:
+        message = self._timed(count)
         self.samples += [self._own(sample) for sample in message["samples_ms"]]
         if "cores" in message:
             self.cores.append(message["cores"])

@@ -154,3 +154,17 @@ def test_chunks_are_as_long_as_they_keep_us_waiting() -> None:
     interleave([timer], Sampling(chunk_s=0.05), watch=lambda: seen.append(len(asked)))
     assert set(asked[2:]) == {10}
     assert seen == list(range(3, len(asked) + 1))  # after every chunk
+
+
+def test_calls_whose_inputs_take_long_to_make_are_few() -> None:
+    """A chunk's length counts what a call waits for, too; a precise median needs no more than the least samples."""
+    counts: list[int] = []
+
+    def slowly_prepared(samples: int) -> Message:
+        counts.append(samples)
+        time.sleep(0.004 * samples)
+        return {"samples_ms": [0.1] * samples, "method": "clockwork"}
+
+    (timing,) = interleave([slowly_prepared], Sampling(min_samples=20, chunks=8, chunk_s=0.01))
+    assert counts == [1, 2, 5, 5, 5, 5]
+    assert len(timing.measurement.samples_ms) == 20
