@@ -12,7 +12,7 @@ from kernelwright.agent.rules import Machine, Rewritten
 from kernelwright.core import PythonKernel
 
 from .made_up import run
-from .test_rule_proposer import START, Times, tried
+from .scripted_rules import START, Times, tried
 
 
 @pytest.mark.failing_rules

@@ -9,7 +9,7 @@ import pytest
 from kernelwright.agent.program import briefing, tensor_cores
 from kernelwright.agent.program.changes import change_text
 from kernelwright.agent.program.device import device_text, versions_text
-from kernelwright.agent.program.inputs import analysis_inputs, reference_text, rewrite_inputs
+from kernelwright.agent.program.inputs import DETAILS, analysis_inputs, reference_text, rewrite_inputs
 from kernelwright.agent.program.profiled_call import call_lines
 from kernelwright.agent.program.proposer import ModelProposer
 from kernelwright.agent.program.retrieval import relevant, technique_of
@@ -29,9 +29,9 @@ from kernelwright.core import (
 from kernelwright.core.languages import TILELANG, TRITON
 
 from ..conversations.telling import analysis
+from .briefing_cases import CPU, GPU, RAN, context, proposed, right
 from .stand import TRITON as SCALE
 from .stand import stand, textual
-from .test_briefing import CPU, DETAILS, GPU, RAN, context, proposed, right
 
 KERNEL = PythonKernel.parse(SCALE)
 FULL = GPU.model_copy(
