@@ -34,6 +34,30 @@ class Finder:
         return importlib.util.spec_from_file_location(name, init, submodule_search_locations=[str(found)])
 
 
+def import_on_use(name: str) -> None:
+    """Let a module be imported when something of it is used: lists of configs seldom need all that their file imports.
+
+    `importlib.util.LazyLoader` would import it with the second `import`, which asks for the module's `__spec__`.
+    """
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.loader is None:
+        return
+    module, loader = importlib.util.module_from_spec(spec), spec.loader
+    path = module.__dict__.pop("__path__", None)
+
+    def load(attribute: str) -> Any:
+        if attribute.startswith("__") and attribute != "__path__":
+            raise AttributeError(attribute)
+        del module.__dict__["__getattr__"]
+        if path is not None:
+            module.__dict__["__path__"] = path
+        loader.exec_module(module)
+        return getattr(module, attribute)
+
+    module.__dict__["__getattr__"] = load
+    sys.modules[name] = module
+
+
 def _is_module(place: Path) -> bool:
     return place.is_file() if place.suffix == ".py" else (place / "__init__.py").is_file()
 
@@ -61,6 +85,7 @@ def main() -> None:
     task = json.load(sys.stdin)
     sys.meta_path.insert(0, Finder(task["tops"]))
     sys.meta_path.append(Finder({}))
+    import_on_use("torch")  # seconds
     found = [configs_of(getattr(importlib.import_module(module), name, None)) for module, name in task["kernels"]]
     sys.stdout.write("\n" + json.dumps(found, default=lambda value: {"": repr(value)}) + "\n")
 

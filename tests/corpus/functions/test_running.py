@@ -26,13 +26,17 @@ def changed(tmp_path: Path, expression: str) -> UserFunction:
     path = folder / "rownorm" / "ops" / "rms_norm.py"
     text = path.read_text()
     assert "num_warps=warps" in text
-    text = text.replace("import torch\n", "import os\nimport socket\n\nimport torch\n", 1)
+    text = text.replace("import torch\n", "import os\nimport socket\nimport sys\n\nimport torch\n", 1)
     path.write_text(text.replace("num_warps=warps", f"num_warps={expression}"))
     return RMS_NORM.translated(folder)
 
 
-def test_it_may_compute(tmp_path: Path) -> None:
-    assert changed(tmp_path, "max(warps, 1)").kernel.declared_configs
+def test_torch_is_imported_only_where_a_list_needs_it(tmp_path: Path) -> None:
+    """Importing it takes longer than all else, and what a package uses at its import is there."""
+    unused = changed(tmp_path / "unused", "8 if 'torch.nn' in sys.modules else 4").kernel
+    assert {config["NUM_WARPS"] for config in unused.declared_configs} == {4}
+    used = changed(tmp_path / "used", "torch.finfo(torch.float16).bits // 4").kernel
+    assert {config["NUM_WARPS"] for config in used.declared_configs} == {4}
 
 
 def test_it_writes_no_file_of_the_user(tmp_path: Path) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
+
+from ...programs import run_program
 
 FILES = {
     "__init__": "COUNT = []\nfrom .ops import f\n",
@@ -40,8 +40,7 @@ def run(folder: Path, program: str, listed: str = "kernels ops", **files: str) -
     for name, text in {**FILES, **files}.items():
         (folder / "pkg" / f"{name}.py").write_text(text)
     (folder / "work").mkdir()
-    command = [sys.executable, "-P", "-c", START + program, str(folder), listed]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder / "work")
+    done = run_program(START + program, [str(folder), listed], folder / "work", folder)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
