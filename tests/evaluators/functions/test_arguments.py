@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from kernelwright.core import Config, Evaluation, PythonKernel, Status
 from kernelwright.corpus.functions.translation import translate
 from kernelwright.evaluators.local import LocalEvaluator
-
-from ...exploits.harness import SETTINGS
 
 OPS = """
 import dataclasses
@@ -159,12 +155,6 @@ def inputs(seed):
         "",
     ),
 }
-
-
-@pytest.fixture(scope="module")
-def evaluator() -> Iterator[LocalEvaluator]:
-    with LocalEvaluator("cpu", replace(SETTINGS["cpu"], second_workload=False)) as evaluator:
-        yield evaluator
 
 
 def judged(evaluator: LocalEvaluator, path: Path) -> Evaluation:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from kernelwright.corpus.functions.translation import translate
 from kernelwright.evaluators.guards.own_kernels import launches_nothing
 from kernelwright.evaluators.local import LocalEvaluator
 
-from ...exploits.harness import SETTINGS
+from .conftest import SETTINGS
 
 KERNEL = """
 import torch
@@ -52,12 +51,6 @@ def reference(x):
 def inputs(seed):
     return [torch.randn(8, 100)]
 """
-
-
-@pytest.fixture(scope="module")
-def evaluator() -> Iterator[LocalEvaluator]:
-    with LocalEvaluator("cpu", replace(SETTINGS["cpu"], second_workload=False)) as evaluator:
-        yield evaluator
 
 
 def judged(
@@ -147,7 +140,7 @@ def test_an_error_names_the_line_of_the_users_file(evaluator: LocalEvaluator, tm
 @pytest.mark.parametrize(("gpu", "multiprocessors"), [("T4", 40), ("H100", 132)])
 def test_launchers_are_told_of_the_gpu_that_is_named(tmp_path: Path, gpu: str, multiprocessors: int) -> None:
     asked = "assert torch.cuda.get_device_properties(x.device).multi_processor_count == "
-    settings = replace(SETTINGS["cpu"], second_workload=False, described_gpu=gpu)
+    settings = replace(SETTINGS, described_gpu=gpu)
     with LocalEvaluator("cpu", settings) as evaluator:
         change = "y = torch.empty_like(x)"
         found = judged(evaluator, tmp_path, (change, f"{asked}{multiprocessors}\n    {change}"))

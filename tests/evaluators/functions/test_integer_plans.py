@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Never
@@ -20,14 +20,8 @@ from kernelwright.evaluators.pipeline.candidate_runner import CandidateRunner
 from kernelwright.evaluators.pipeline.launch_plans import LaunchPlans
 from kernelwright.evaluators.reference.client import ReferenceClient
 
-from ...exploits.harness import SETTINGS, unread
+from ...exploits.harness import unread
 from ...exploits.test_functions import FOLDER, judged
-
-
-@pytest.fixture(scope="module")
-def evaluator() -> Iterator[LocalEvaluator]:
-    with LocalEvaluator("cpu", SETTINGS["cpu"]) as evaluator:
-        yield evaluator
 
 
 def checked(evaluator: LocalEvaluator, name: str) -> Evaluation:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from kernelwright.core import Config, PythonKernel, Status
 from kernelwright.corpus.functions.translation import translate
 from kernelwright.evaluators.local import LocalEvaluator
 
-from ...exploits.harness import SETTINGS, unread
+from ...exploits.harness import unread
 
 FILES = {
     "__init__": "",
@@ -85,7 +84,7 @@ def inputs(seed):
 }
 
 
-def test_only_what_a_candidate_replaces_is_held_against_it(tmp_path: Path) -> None:
+def test_only_what_a_candidate_replaces_is_held_against_it(evaluator: LocalEvaluator, tmp_path: Path) -> None:
     folder = tmp_path / "patching"
     folder.mkdir()
     for name, text in FILES.items():
@@ -101,7 +100,7 @@ def test_only_what_a_candidate_replaces_is_held_against_it(tmp_path: Path) -> No
         "torch": source.replace("SCALE = 2.0\n", "SCALE = 2.0\nimport torch\ntorch.cuda.set_stream = lambda it: it\n"),
     }
     assert len(set(changed.values())) == len(changed)
-    with LocalEvaluator("cpu", replace(SETTINGS["cpu"], second_workload=False)) as evaluator, unread():
+    with unread():
         found = {
             name: next(iter(evaluator.evaluate(function.problem, PythonKernel.parse(text), [Config()])))
             for name, text in changed.items()

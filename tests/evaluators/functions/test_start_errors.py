@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,8 +13,6 @@ from kernelwright.corpus.functions.translation import translate
 from kernelwright.evaluators.correctness.start_errors import TIMES_START, WIDEST_RMS, Errors, StartErrors
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.runtime.options.groups import parse_tolerance
-
-from ...exploits.harness import SETTINGS
 
 START = 2e-4
 """The share by which each result is too large: twice the tolerance of fp32."""
@@ -66,12 +62,6 @@ def inputs(seed):
 def inputs_into(seed):
     return [torch.randn(64, 128), torch.zeros(64, 128)]
 """
-
-
-@pytest.fixture(scope="module")
-def evaluator() -> Iterator[LocalEvaluator]:
-    with LocalEvaluator("cpu", replace(SETTINGS["cpu"], second_workload=False)) as evaluator:
-        yield evaluator
 
 
 def judged(

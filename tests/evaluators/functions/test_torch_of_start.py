@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from kernelwright.core import Config, Evaluation, PythonKernel, Status
 from kernelwright.corpus.functions.translation import translate
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.settings import AllowTorch
 
-from ...exploits.harness import SETTINGS
+from .conftest import SETTINGS
 
 TURNED = "y = x.t().contiguous()"
 OPS = f"""
@@ -49,12 +47,6 @@ def inputs(seed):
 """
 
 
-@pytest.fixture(scope="module")
-def evaluator() -> Iterator[LocalEvaluator]:
-    with LocalEvaluator("cpu", replace(SETTINGS["cpu"], second_workload=False)) as evaluator:
-        yield evaluator
-
-
 def judged(evaluator: LocalEvaluator, folder: Path, copy: str) -> Evaluation:
     (folder / "turned_ops.py").write_text(OPS)
     function = translate(*(f"{folder}/turned_ops.py::{name}" for name in ("turned", "turned_torch", "inputs")))
@@ -88,7 +80,7 @@ def test_work_of_another_kind_is_not(evaluator: LocalEvaluator, tmp_path: Path) 
 
 
 def test_none_allows_nothing_of_it(tmp_path: Path) -> None:
-    with LocalEvaluator("cpu", replace(SETTINGS["cpu"], allow_torch=AllowTorch.NONE)) as evaluator:
+    with LocalEvaluator("cpu", replace(SETTINGS, allow_torch=AllowTorch.NONE)) as evaluator:
         found = judged(evaluator, tmp_path, TURNED)
     assert found.rejection is not None and found.rejection.rule == "torch-operator"
     assert found.rejection.where.endswith("measured in its launch plan")

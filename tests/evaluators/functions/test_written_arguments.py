@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from kernelwright.core import Config, Evaluation, PythonKernel, Status
 from kernelwright.corpus.functions.translation import translate
 from kernelwright.evaluators.local import LocalEvaluator
-
-from ...exploits.harness import SETTINGS
 
 OPS = """
 import functools
@@ -99,12 +94,6 @@ def inputs(seed):
 def half_inputs(seed):
     return [torch.randn(64, 128, dtype=torch.float16)]
 """
-
-
-@pytest.fixture(scope="module")
-def evaluator() -> Iterator[LocalEvaluator]:
-    with LocalEvaluator("cpu", replace(SETTINGS["cpu"], second_workload=False)) as evaluator:
-        yield evaluator
 
 
 def judged(
