@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,12 +13,19 @@ NOT_OURS = ("tests", "benchmarks", "results", "seeds", "build", "corpus/kernels"
 """Tests, scripts, and kernels: their classes are named by KernelBench's convention, `Model` and `ModelNew`."""
 
 
+@functools.cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """The classes and loops of a file: parsing all files takes longer than what the tests ask."""
+    wanted = (ast.ClassDef, ast.For, ast.comprehension)
+    return tuple(node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, wanted))
+
+
 def classes() -> Iterator[tuple[str, ast.ClassDef]]:
     """Every class of the package, with its file."""
     for path in sorted(ROOT.rglob("*.py")):
         file = path.relative_to(ROOT).as_posix()
         if not file.startswith((*(f"{folder}/" for folder in NOT_OURS), ".")):
-            for node in ast.walk(ast.parse(path.read_text())):
+            for node in nodes(path):
                 if isinstance(node, ast.ClassDef):
                     yield file, node
 
@@ -60,7 +68,7 @@ def test_loop_variables_are_not_called_one() -> None:
         file = path.relative_to(ROOT).as_posix()
         if file.startswith((*(f"{folder}/" for folder in recorded), ".")):
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             if isinstance(node, ast.For | ast.comprehension):
                 names = [target.id for target in ast.walk(node.target) if isinstance(target, ast.Name)]
                 found += [f"{file}:{node.target.lineno}"] * ("one" in names)

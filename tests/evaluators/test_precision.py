@@ -21,7 +21,7 @@ from kernelwright.evaluators.reference.baselines import BaselineCache, CachedBas
 from kernelwright.evaluators.reference.client import ReferenceClient
 from kernelwright.evaluators.reference.comparison import Comparison
 from kernelwright.evaluators.reference.tf32_convolutions import in_tf32, rounded
-from kernelwright.evaluators.settings import Precision, SearchSettings, Settings
+from kernelwright.evaluators.settings import Precision, Sandbox, SearchSettings, Settings
 
 from ..conftest import FAST, SCALE_PROBLEM, Unguarded
 from .default_precision import EXACT, ROUND, SLEEP_S, SOURCE, images, on_images, pretend_gpu, problem, rounding
@@ -201,7 +201,7 @@ def test_on_a_cpu_both_are_one(evaluator: LocalEvaluator) -> None:
 
 
 def test_a_candidate_that_is_refused_for_its_source_has_the_policy_too(scale_problem: TorchProblem) -> None:
-    settings = Settings(precision=Precision.DEFAULT)
+    settings = Settings(precision=Precision.DEFAULT, sandbox=Sandbox.NONE)
     with LocalEvaluator(settings=settings) as evaluator:
         (found,) = evaluator.evaluate(scale_problem, EXACT, [ONE])
     assert found.status is Status.REJECTED and found.precision == "default"

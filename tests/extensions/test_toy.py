@@ -76,7 +76,7 @@ def test_python_uses_them(work: Path) -> None:
     assert kernelwright.create_tuner("last_first", space).ask(2) == [Config({"A": 3}), Config({"A": 2})]
     with pytest.raises(OptionError, match=r"there is no tuner 'first_last'; use one of portfolio, .*, last_first"):
         kernelwright.create_tuner("first_last", space)
-    with kernelwright.Session(device="cpu") as session:
+    with kernelwright.Session(device="cpu", sandbox="none") as session:
         verdict = session.evaluate(
             str(work / "1_999.py"),
             problem=str(work / "level1" / "999_Scale.py"),

@@ -28,7 +28,7 @@ def kept_by(opened: kernelwright.Session) -> list[Processes]:
 
 def test_calls_share_servers_until_the_session_is_closed(kernel_file: Path) -> None:
     heard: list[Event] = []
-    with kernelwright.Session(device="cpu", on_event=heard.append) as opened:
+    with kernelwright.Session(device="cpu", sandbox="none", on_event=heard.append) as opened:
         problem = str(kernel_file.parent / "level1" / "999_Scale.py")
         assert opened.evaluate(str(kernel_file), problem=problem, quick=True).correct
         (processes,) = kept_by(opened)

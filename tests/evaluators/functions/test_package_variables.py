@@ -47,7 +47,17 @@ def command(tmp_path: Path) -> list[str]:
         f"{option}={tmp_path}/scaleops.py::{name}"
         for option, name in (("--reference", "scale_torch"), ("--inputs", "inputs"))
     ]
-    return ["evaluate", "--kernel", f"{tmp_path}/scaleops.py::scale", *names, "--device", "cpu", "--quick"]
+    return [
+        "evaluate",
+        "--kernel",
+        f"{tmp_path}/scaleops.py::scale",
+        *names,
+        "--device",
+        "cpu",
+        "--quick",
+        "--sandbox",
+        "none",
+    ]
 
 
 def test_reference_and_candidate_get_a_named_variable(

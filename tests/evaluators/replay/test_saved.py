@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from kernelwright.core.errors import DeviceError, ResultsError
-from kernelwright.evaluators.pipeline.saved_plan import load_plan
+from kernelwright.evaluators.pipeline.saved_plan import SavedPlan, load_plan
 from kernelwright.evaluators.replay.record import Recorder
 from kernelwright.evaluators.replay.saved import save_plan
 from kernelwright.evaluators.workers.tensor_ipc import write
@@ -36,14 +36,17 @@ def saved(folder: Path) -> Path:
     return folder
 
 
-def test_it_computes_with_weights_that_need_gradients(tmp_path: Path) -> None:
-    plan = load_plan(saved(tmp_path / "plan"))
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> SavedPlan:
+    return load_plan(saved(tmp_path_factory.mktemp("loaded") / "plan"))
+
+
+def test_it_computes_with_weights_that_need_gradients(plan: SavedPlan) -> None:
     assert plan([torch.ones(2, 3)], dict(Shifted().named_parameters())).tolist() == [[2.0, 3.0, 4.0]] * 2
 
 
 @pytest.mark.parametrize("inputs", [[], [3], [torch.zeros(3, 2)], [torch.zeros(2, 3, device="meta")]])
-def test_what_does_not_fit_is_refused(inputs: list[object], tmp_path: Path) -> None:
-    plan = load_plan(saved(tmp_path / "plan"))
+def test_what_does_not_fit_is_refused(inputs: list[object], plan: SavedPlan) -> None:
     with pytest.raises(ResultsError):
         plan(inputs, {"weight": torch.ones(3)})
     with pytest.raises(DeviceError, match="needs a GPU"):
