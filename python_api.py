@@ -108,7 +108,7 @@ def load_plan(folder: str | Path, device: str = "cpu", sandbox: str = "auto") ->
 
     Call it with a list of inputs and a mapping from names to weights, tensors of the shapes, strides and dtypes that
     the kernel was recorded with; it returns what the kernel's `forward` would. The plan may be anybody's: a
-    process of its own executes it, isolated by `sandbox` (auto, bwrap, landlock or none), until `close` ends it. Raises
+    separate process executes it, isolated by `sandbox` (auto, bwrap, landlock or none), until `close` ends it. Raises
     `ResultsError` where the folder holds no plan that can be executed here.
     """
     from .core import OptionError

@@ -317,7 +317,7 @@ def left_out_text(search: SearchStarted) -> str:
 
 
 def remark(evaluation: Evaluation) -> str:
-    """Return the remark on a trial beside its time."""
+    """Return the remark shown next to a trial's time."""
     if evaluation.duplicate_of is not None:
         return f"  (the code of {describe_config(evaluation.duplicate_of)})"
     if evaluation.contention is not None:

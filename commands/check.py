@@ -48,7 +48,7 @@ class Options(TimingOptions, ProblemOptions):
     )
     baseline_file: Path | None = option(
         None,
-        "The stored figures, a file to keep beside the kernels in version control. Without it only correctness counts.",
+        "The stored figures, a file next to the kernels in version control. Without it only correctness counts.",
         COMPARISON,
         metavar="FILE",
     )

@@ -54,8 +54,8 @@ class Options(BaseOptions):
     )
     output: Path | None = option(
         None,
-        "File to write; beside the journal by default. Of several runs it is the page that lists them, and the others "
-        "stand beside it.",
+        "File to write, next to the journal by default. With several runs it is the page that lists them; their pages "
+        "are written next to it.",
         OUTPUT,
         metavar="FILE",
     )

@@ -204,7 +204,7 @@ def _line(cause: BaseException | None) -> str | None:
     if isinstance(cause, KernelwrightError):
         return str(cause)
     if isinstance(cause, JobFailedError):
-        return f"kernelwright failed, which is a mistake of its own: {cause}"
+        return f"internal error of kernelwright: {cause}"
     if isinstance(cause, ValidationError):
         return "; ".join(
             f"`{'.'.join(map(str, error['loc'])) or 'arguments'}`: {error['msg']}"

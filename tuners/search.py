@@ -130,7 +130,7 @@ class Search:
     Every trial is in the journal before the next begins. The tuner first gets the results in the journal, which are
     never measured again; their seconds count as spent. `patience` ends a search after that many trials in a row without
     a better one. At the end the fastest are compared, `finalists` at most, and the fastest of each of the
-    `workload_sets` for which an autotuner may take a config of its own; of a search by the launch also the fastest of
+    `workload_sets` for which an autotuner may take its own config; of a search per launch also the fastest of
     each launch together. `cancel` ends it after a trial, by
     `RunCancelledError`.
     """

@@ -140,7 +140,9 @@ class Options(TimingOptions, DeviceOptions, ResultOptions):
         self._check_sizes()
         if self.chosen_dtype not in DTYPES[self.product]:
             allowed = DTYPES[self.product]
-            raise OptionError(f"`dtype` {self.dtype!r} is none of {self.product}'s", f"use {listed(allowed, 'or')}")
+            raise OptionError(
+                f"`dtype` {self.dtype!r} is not supported for {self.product}", f"use {listed(allowed, 'or')}"
+            )
         catalogue.check(self.tuner)
         self._check_format()
         if self.compare_wo_tuning and self.sizes is None:

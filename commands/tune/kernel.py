@@ -195,7 +195,7 @@ def run(plan: Plan, emit: Emit) -> Result:
             )
         )
         if isinstance(tuner, ByLaunch):
-            emit(Note(f"searched by the launch: {tuner}"))
+            emit(Note(f"searched per launch: {tuner}"))
         try:
             found = search.run()
         except BaseException as error:

@@ -1,4 +1,4 @@
-"""Times the launches of calls, each kernel's by its name, for searches by the launch.
+"""Times the launches of calls, each kernel's by its name, for searches per launch.
 
 On a CPU a launch ends when it returns. On a GPU an event stands before and behind each, and the device is kept busy
 until the host has launched all of a call: else events would show the host's work.

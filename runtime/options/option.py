@@ -141,7 +141,7 @@ def mistake(message: str, hint: str = "") -> OptionError:
 def convert(value: Any, wanted: Any, name: str) -> Any:
     """A value as a field's type wants it: paths and enumerations from texts, tuples from any iterable.
 
-    `OptionError` for a text that is none of an enumeration's.
+    `OptionError` for a text that is not a member of an enumeration.
     """
     origin, arguments = typing.get_origin(wanted), typing.get_args(wanted)
     if origin in (UnionType, typing.Union):

@@ -65,7 +65,7 @@ def test_the_whole_flow_at_small_sizes(tmp_path: Path) -> None:
         (("-m", "16", "-n", "16", "-k", "16", "--backend", "tilelang", "--device", "cpu"), "run on a GPU only"),
         (("-m", "16", "-n", "16", "-k", "16", "--backend", "tilelang", "--format", "aiter"), "for Triton's kernels"),
         (("-m", "16", "-n", "16", "-k", "16", "--layout", "XX"), "--layout 'XX' is not known"),
-        (("-m", "16", "-n", "16", "-k", "16", "--dtype", "int8"), "--dtype 'int8' is none of gemm's"),
+        (("-m", "16", "-n", "16", "-k", "16", "--dtype", "int8"), "--dtype 'int8' is not supported for gemm"),
         (("-m", "16", "-n", "16", "-k", "16", "--format", "vllm"), "--format vllm has no files of gemm"),
         (("-m", "16", "-n", "16", "-k", "16", "--sizes", "a.yaml"), "exclude each other"),
         (("--sizes", "no_such.yaml", "--device", "cpu"), "cannot read no_such.yaml"),

@@ -1,4 +1,4 @@
-"""The times of a call's launches in a search, and a search by the launch from end to end, on a CPU."""
+"""The times of a call's launches in a search, and a search per launch from end to end, on a CPU."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_file_is_tuned_by_the_launch(tmp_path: Path, monkeypatch: pytest.Monke
     options: dict[str, Any] = {"problem": "level1/999_Scale.py", "device": "cpu", "sandbox": "none", "workload": "cpu"}
     result = tune("two.py", tuner="hill_climb", trials=6, on_event=heard.append, **options)
     notes = [event.text for event in heard if isinstance(event, Note)]
-    assert "searched by the launch: scale (1 parameter), halve (2)" in notes
+    assert "searched per launch: scale (1 parameter), halve (2)" in notes
     assert result.found.best is not None and result.found.best.config["REPEATS"] == 1
     trials = [event.evaluation for event in heard if isinstance(event, TrialDone)]
     assert len(trials) == 6 and all(item.launches_ms for item in trials if item.ok)

@@ -66,7 +66,7 @@ class WithLaunches:
 
 
 def entry_by_launch(name: str, with_times: bool) -> TunerEntry:
-    """The named tuner by the launch, for any space."""
+    """The named tuner per launch, for any space."""
 
     def make(task: TunerArguments) -> Tuner:
         kernel = split_kernel(task.space)

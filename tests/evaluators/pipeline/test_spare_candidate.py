@@ -13,7 +13,7 @@ from kernelwright.corpus import find_problem
 from kernelwright.evaluators.languages.described_gpu import USUAL
 from kernelwright.evaluators.pipeline.processes import Processes
 from kernelwright.evaluators.pipeline.spare_candidate import _Spare
-from kernelwright.evaluators.settings import Limits
+from kernelwright.evaluators.settings import Limits, Sandbox
 
 PROBLEM = find_problem("level1/1_19").read().at("tiny")
 OTHER = find_problem("level1/1_36").read().at("tiny")
@@ -21,7 +21,7 @@ OTHER = find_problem("level1/1_36").read().at("tiny")
 
 @pytest.fixture
 def processes() -> Iterator[Processes]:
-    processes = Processes("cpu", Limits())
+    processes = Processes("cpu", Limits(), Sandbox.NONE)
     yield processes
     processes.close()
 
