@@ -20,7 +20,7 @@ from kernelwright.evaluators.reference.inductor_compiler import (
     only_one,
     without_benchmarks,
 )
-from kernelwright.evaluators.settings import AllowTorch, Lowering, Precision, Settings
+from kernelwright.evaluators.settings import AllowTorch, Lowering, Precision, Sandbox, Settings
 from torch._inductor import config
 from torch._inductor.runtime.benchmarking import benchmarker
 from torch._inductor.select_algorithm import AlgorithmSelectorCache, TritonTemplateCaller
@@ -57,7 +57,7 @@ def test_the_compiler_is_asked_once(
 ) -> None:
     answers: list[GeneratedCode | str] = ["its library computes all of it", CODE]
     monkeypatch.setattr(ReferenceClient, "generate", lambda client, lowering: answers.pop(0))
-    with LocalEvaluator("cpu", memory=tmp_path) as evaluator:
+    with LocalEvaluator("cpu", Settings(sandbox=Sandbox.NONE), tmp_path) as evaluator:
         assert evaluator.generated_code(scale_problem) == "its library computes all of it"
         assert evaluator.generated_code(scale_problem) == CODE  # a refusal is not kept
         assert evaluator.generated_code(scale_problem) == CODE
@@ -91,7 +91,8 @@ def test_the_library_is_left_where_its_operators_and_its_precision_are_allowed(
         return "nothing"
 
     monkeypatch.setattr(ReferenceClient, "generate", generate)
-    with LocalEvaluator("cpu", Settings(allow_torch=allow_torch, precision=precision)) as evaluator:
+    settings = Settings(allow_torch=allow_torch, precision=precision, sandbox=Sandbox.NONE)
+    with LocalEvaluator("cpu", settings) as evaluator:
         evaluator.generated_code(replace(scale_problem, id=name))
     assert asked == [lowering]
 
