@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...core.operator_graph import INPUT, REFERENCE, WEIGHT
+from ...core.operator_graph import INPUT, REFERENCE, WEIGHT, OperatorGraph
 from ...core.text import first_line
 from ..guards.paths import words
 from ..workers.channel import Message
-from ..workers.modules import form_of
 from .drawn_reference import DrawnReference
 
 WHOLE = ("scaled_dot_product_attention", "max_pool1d", "max_pool2d", "max_pool3d")
@@ -17,8 +16,9 @@ WHOLE = ("scaled_dot_product_attention", "max_pool1d", "max_pool2d", "max_pool3d
 DECOMPOSED = words(
     """
     _softmax _safe_softmax _log_softmax native_layer_norm native_group_norm _native_batch_norm_legit
-    _native_batch_norm_legit_no_training rms_norm _fused_rms_norm nll_loss_forward linalg_vector_norm gelu silu
-    leaky_relu elu hardtanh hardswish hardsigmoid softplus mish logsigmoid glu addcmul addcdiv
+    _native_batch_norm_legit_no_training _native_batch_norm_legit_functional _batch_norm_with_update_functional rms_norm
+    _fused_rms_norm nll_loss_forward linalg_vector_norm gelu silu leaky_relu elu hardtanh hardswish hardsigmoid softplus
+    mish logsigmoid glu addcmul addcdiv
     """
 )
 """Operators that torch would keep, although they consist of others."""
@@ -47,20 +47,20 @@ class GraphRequests:
 def operator_graph(model: Any, inputs: Sequence[Any]) -> Message:
     """Export a model for these inputs and return the fields of an `OperatorGraph`.
 
-    Raises what torch.export raises, and `ValueError` where the module writes to its weights or its inputs.
+    What it writes to weights that its results do not follow from is left out: running statistics of a norm. Raises what
+    torch.export raises, and `ValueError` where it writes to others or to its inputs, or returns no tensors.
     """
     import torch
+    from torch.utils._pytree import tree_unflatten
 
     if any(isinstance(item, list | tuple | dict) for item in inputs):
         raise ValueError("the reference takes a list of tensors as an argument")
     with torch.no_grad():
-        result = model(*inputs)
-        form = "tuple" if isinstance(result, tuple) else form_of(result)  # a named one, too
         program = torch.export.export(model, tuple(inputs), strict=False).run_decompositions(_decompositions())
     signature = program.graph_signature
-    written = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
-    if written:
-        raise ValueError(f"the reference writes to {', '.join(written)}")
+    if signature.user_inputs_to_mutate:
+        raise ValueError(f"the reference writes to {', '.join(signature.user_inputs_to_mutate.values())}")
+    written = [*signature.buffers_to_mutate.values(), *getattr(signature, "parameters_to_mutate", {}).values()]
     weights: Mapping[str, str] = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
     constants = {
         **signature.inputs_to_lifted_tensor_constants,
@@ -69,11 +69,11 @@ def operator_graph(model: Any, inputs: Sequence[Any]) -> Message:
     if constants:
         raise ValueError("the reference makes a tensor of Python's values in its forward")
     positions = {name: place for place, name in enumerate(signature.user_inputs)}
-    values, outputs = [], []
+    values: list[Message] = []
     for node in program.graph.nodes:
         if node.op == "output":
-            outputs = [_plain(item)[REFERENCE] for item in node.args[0]]
-        elif node.op == "placeholder":
+            continue
+        if node.op == "placeholder":
             if not isinstance(node.meta.get("val"), torch.Tensor):
                 continue
             origin = (WEIGHT, weights[node.name]) if node.name in weights else (INPUT, positions[node.name])
@@ -81,7 +81,25 @@ def operator_graph(model: Any, inputs: Sequence[Any]) -> Message:
         elif not (node.target is torch.ops.aten.sym_size.int or "_assert" in str(node.target)):
             operator = "getitem" if "getitem" in str(node.target) else str(node.target)
             values.append(_value(node, operator, _plain(node.args), _plain(dict(node.kwargs))))
+    outputs = [str(name) for name in signature.user_outputs]
+    if not set(outputs) <= {value["name"] for value in values}:
+        raise ValueError("the reference returns something else than tensors")
+    form = _form(tree_unflatten(outputs, program.call_spec.out_spec))
+    graph = OperatorGraph.model_validate({"values": values, "outputs": outputs, "form": form})
+    needed = graph.ancestors(outputs)
+    if kept := [target for target in written if {name for name in needed if weights.get(name) == target}]:
+        raise ValueError(f"the reference's results follow from what it writes to: {', '.join(kept)}")
+    values = [value for value in values if value["name"] in needed or value["operator"] in (INPUT, WEIGHT)]
     return {"values": values, "outputs": outputs, "form": form}
+
+
+def _form(result: Any) -> str:
+    """Return of what form a call's result is, of which the tensors' names are given. Raises `ValueError`."""
+    if isinstance(result, str):
+        return "tensor"
+    if not isinstance(result, tuple | list) or not all(isinstance(item, str) for item in result):
+        raise ValueError("the reference returns something else than tensors, or one tuple or list of them")
+    return "list" if isinstance(result, list) else "tuple"  # a named one, too
 
 
 def _decompositions() -> Any:

@@ -19,7 +19,7 @@ from kernelwright.evaluators.reference.operator_graphs import operator_graph
 from torch import nn
 from torch.nn import functional
 
-from .graphs import SOURCE, graph_of
+from .graphs import SOURCE, Called, graph_of
 
 
 def source_of(graph: OperatorGraph, arguments: str = "x") -> str:
@@ -97,10 +97,25 @@ class Branching(nn.Module):
 
 
 def test_what_cannot_be_a_graph_says_why() -> None:
-    with pytest.raises(ValueError, match="writes to calls"):
+    with pytest.raises(ValueError, match="follow from what it writes to: calls"):
         operator_graph(Counting(), [torch.randn(4)])
+    with pytest.raises(ValueError, match="one tuple or list"):
+        operator_graph(Called(lambda x: (x + 1, (x + 2, x + 3))), [torch.randn(4)])
+    with pytest.raises(ValueError, match="something else than tensors"):
+        operator_graph(Called(lambda x: (x + 1, None)), [torch.randn(4)])
     with pytest.raises(Exception, match="data-dependent"):
         operator_graph(Branching(), [torch.randn(4)])
+
+
+def test_running_statistics_that_results_do_not_follow_from_are_left_out() -> None:
+    norm = nn.BatchNorm2d(3)
+    graph = OperatorGraph.model_validate(operator_graph(norm, [torch.randn(2, 3, 5, 5)]))
+    assert norm.num_batches_tracked == 0, "the export runs no call"
+    assert {value.operator for value in graph.values} >= {"aten.var.correction", "aten.mean.dim"}
+    assert len(graph.outputs) == 1 and graph.form == "tensor"
+    assert graph.ancestors(graph.outputs) == {value.name for value in graph.values if "running" not in value.name} - {
+        "b_num_batches_tracked"
+    }
 
 
 def large(shape: tuple[int, ...]) -> OperatorGraph:
