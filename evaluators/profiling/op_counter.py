@@ -13,6 +13,7 @@ from typing import Any, cast
 from ..languages.base import imported_supports
 from ..workers.channel import Message
 from ..workers.modules import outputs_of
+from .hidden_scores import HiddenScores
 from .operator_kinds import FREE, GATHERS, LAYOUT, LEAVING, LEAVING_KIND, classify
 from .products import Widened, larger, product_flops, product_of, tensors_in, visible_share
 
@@ -66,14 +67,16 @@ def observe(call: Callable[[], Any]) -> tuple[Any, list[Message]]:
     """
     seen: list[Message] = []
     interpreted = threading.local()
-    observing = functools.partial(_observing, seen, interpreted, Widened())
+    observing = functools.partial(_observing, seen, interpreted, Widened(), HiddenScores())
     with _in_threads(observing), _interpreter_marked(interpreted), observing():
         result = call()
     return result, seen
 
 
 @contextlib.contextmanager
-def _observing(seen: list[Message], interpreted: threading.local, widened: Widened) -> Iterator[None]:
+def _observing(
+    seen: list[Message], interpreted: threading.local, widened: Widened, hidden: HiddenScores
+) -> Iterator[None]:
     """Enter both of torch's modes, which apply to one thread."""
     import torch
     from torch.overrides import TorchFunctionMode
@@ -99,6 +102,8 @@ def _observing(seen: list[Message], interpreted: threading.local, widened: Widen
             result = func(*args, **kwargs)
             operator = _describe(func, args, kwargs, result, widened)
             widened.note(func, args, result)
+            if operator is not None:
+                hidden.note(func, args, result, operator)
             if operator is not None and ours(operator["kind"]):
                 seen.append(operator)
             return result

@@ -9,6 +9,9 @@ from typing import Any
 
 from ..workers.channel import Message
 
+HIDDEN = -1e8
+"""A score from here down hides its key: beside it, exponentials of others are all that counts."""
+
 
 def tensors_in(value: object) -> list[Any]:
     """Return the tensors in a value, those in its tuples and lists too."""
@@ -33,20 +36,20 @@ class Widened:
 
     def dtype(self, tensor: Any) -> Any:
         """Return the narrowest dtype that holds the tensor's values."""
-        return self._before.get(_storage(tensor), (None, tensor.dtype))[1]
+        return self._before.get(storage_of(tensor), (None, tensor.dtype))[1]
 
     def note(self, func: Any, args: Sequence[Any], result: Any) -> None:
         """Take in what an operator did."""
         if func.is_view:
             return
         for written in tensors_in(result):
-            self._before.pop(_storage(written), None)  # written in place, it holds other values
+            self._before.pop(storage_of(written), None)  # written in place, it holds other values
         if func.overloadpacket.__name__ == "_to_copy":
             before = self.dtype(args[0])
             if before.is_floating_point and result.is_floating_point() and before.itemsize < result.element_size():
                 from torch.multiprocessing.reductions import StorageWeakRef
 
-                if key := _storage(result):
+                if key := storage_of(result):
                     self._before[key] = StorageWeakRef(result.untyped_storage()), before
 
 
@@ -99,7 +102,7 @@ def visible_share(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
     """Return which share of an attention's products no mask hides: a floor counts no others. 1 for other operators.
 
     Torch's formulas count all. A causal query sees the keys up to its own number; a mask is a tensor of flags, or of
-    numbers of which minus infinity hides.
+    numbers of which very small ones hide.
     """
     if "scaled_dot_product" not in func.overloadpacket.__name__:
         return 1.0
@@ -107,8 +110,8 @@ def visible_share(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
     queries, keys = given["query"].shape[-2], given["key"].shape[-2]
     mask = given["attn_mask"] if given.get("attn_mask") is not None else given.get("attn_bias")
     if mask is not None and mask.numel():
-        seen = mask if not mask.is_floating_point() else mask > float("-inf")
-        return float(seen.double().mean())
+        seen = mask if not mask.is_floating_point() else mask > HIDDEN
+        return float(seen.count_nonzero()) / int(mask.numel())
     if given.get("is_causal") and queries * keys:
         return float(sum(min(query + 1, keys) for query in range(queries)) / (queries * keys))
     return 1.0
@@ -123,7 +126,7 @@ def larger(first: Message | None, second: Message | None) -> Message | None:
     return second if work(second) > work(first) else first
 
 
-def _storage(tensor: Any) -> int:
+def storage_of(tensor: Any) -> int:
     """Return a number for the memory of a tensor; 0 for one that has none of its own."""
     try:
         return int(tensor.untyped_storage()._cdata)

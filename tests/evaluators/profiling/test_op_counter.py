@@ -45,11 +45,44 @@ class Attends(nn.Module):
 
 @pytest.mark.parametrize(
     ("mask", "seen"),
-    [({}, 8 * 8), ({"is_causal": True}, 8 * 9 // 2), ({"attn_mask": torch.eye(8, dtype=torch.bool)}, 8)],
+    [
+        ({}, 8 * 8),
+        ({"is_causal": True}, 8 * 9 // 2),
+        ({"attn_mask": torch.eye(8, dtype=torch.bool)}, 8),
+        ({"attn_mask": torch.full((8, 8), float("-inf")).triu(3)}, 8 * 8 - 15),
+        ({"attn_mask": torch.full((8, 8), -1e9).triu(3)}, 8 * 8 - 15),
+        ({"attn_mask": torch.randn(8, 8)}, 8 * 8),
+    ],
 )
 def test_a_floor_counts_no_products_that_a_mask_hides(mask: dict[str, object], seen: int) -> None:
     heads = [torch.randn(2, 3, 8, 16) for _ in range(3)]
     assert count(Attends(**mask), heads)["matrix_flops"] == 2 * 3 * seen * 2 * (16 + 16)
+
+
+DISTANCE = torch.arange(8)[:, None] - torch.arange(8)[None, :]
+LOWEST = torch.finfo(torch.float32).min
+MASKS = {
+    "none": (lambda s: s, 64),
+    "causal": (lambda s: s.masked_fill(DISTANCE < 0, float("-inf")), 36),
+    "window": (lambda s: s.masked_fill((DISTANCE < 0) | (DISTANCE >= 3), float("-inf")), 21),
+    "prefix": (lambda s: s.masked_fill((DISTANCE < 0) & (torch.arange(8) >= 4), float("-inf")), 42),
+    "lowest": (lambda s: torch.where(DISTANCE < 0, LOWEST, 9 * torch.tanh(s / 9)), 36),
+    "added": (lambda s: s + torch.zeros(8, 8).masked_fill_(DISTANCE != 0, float("-inf")), 8),
+    "bias": (lambda s: s - 0.5 * DISTANCE.abs(), 64),
+}
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_a_floor_counts_no_hidden_scores_of_attention_that_is_written_out(name: str) -> None:
+    mask, seen = MASKS[name]
+
+    class Written(nn.Module):
+        def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+            weights = mask(q @ k.transpose(-1, -2) / 4).softmax(-1)
+            return (weights.double().float() @ v).transpose(1, 2).reshape(2, 8, 48) @ torch.ones(48, 5)
+
+    counted = count(Written(), [torch.randn(2, 3, 8, 16) for _ in range(3)])
+    assert counted["matrix_flops"] == pytest.approx(2 * 3 * seen * 2 * (16 + 16) + 2 * 2 * 8 * 48 * 5)
 
 
 def test_grouped_queries_are_counted_where_torchs_formula_refuses_them(monkeypatch: pytest.MonkeyPatch) -> None:
