@@ -45,11 +45,16 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 3
 """Maximum number of kernels that a model writes until one is correct."""
+_FASTER = 0.95
+"""Of the time of structures: from here down a model's kernel has what they lack."""
 INSTEAD = "write a kernel file for it (docs/kernels.md), and name that"
 Writing = contextlib.AbstractContextManager["FirstKernelWriter"]
 
 
 Variants = list[PythonKernel] | str  # or why there are none
+Timed = tuple[PythonKernel, float | None]  # its milliseconds in a quick evaluation, where there was one
+STRUCTURES = "a cover by structures"
+"""The name of a start, which a model sees as a worked example."""
 
 
 @dataclass(frozen=True)
@@ -108,9 +113,11 @@ def first_kernels_of(
     if resume and path.exists():
         return [PythonKernel.parse(item.read_text(), str(item)) for item in (path, second) if item.exists()]
     found: list[tuple[Kernel, Evaluation | None]] = []
+    generated = task.device != CPU and task.backend == Backend.TRITON
+    structures: Timed | None = None
     reasons: list[str] = []
-    if task.device != CPU and task.backend == Backend.TRITON:
-        made: list[list[PythonKernel]] = []
+    if generated:
+        made, own = list[list[PythonKernel]](), list[PythonKernel]()
         for start in starts_for(task.problem, evaluator):
             with working(emit, f"{task.problem.id} has no kernel: one is made of {start.name}"):
                 variants = start.make()
@@ -119,18 +126,23 @@ def first_kernels_of(
                 continue
             known = {kernel.digest for kernel in chain.from_iterable(made)}
             made.append([kernel for kernel in variants if kernel.digest not in known])
-        found += [(kernel, None) for kernel in _best_of_each(task.problem, made, evaluator, emit)]
+            own = made[-1] if start.name == STRUCTURES else own
+        best = _best_of_each(task.problem, made, evaluator, emit)
+        structures = next((item for item in best if item[0] in own), None)
+        found += [(kernel, None) for kernel, _ in best]
     trials = path.with_name(f"{path.stem}_trials.jsonl")
     if not resume:
         for earlier in (trials, second):
             earlier.unlink(missing_ok=True)
     if writing is not None:
         with writing as writer, Journal(trials) as journal:
-            written = _of_model(task, evaluator, writer, journal, emit)
+            written = _of_model(task, evaluator, writer, journal, emit, structures)
         if isinstance(written, str):
             reasons.append(f"the model's attempts failed: {written}")
         else:
             found.append(written)
+            if generated and (lack := _lack(written[1], structures)):
+                emit(Note(lack))
     if not found:
         raise KernelError(f"{task.problem.id} has no {task.backend} kernel, and {'; '.join(reasons)}; {INSTEAD}")
     kernels = [kernel for kernel, _ in found]
@@ -151,7 +163,7 @@ def starts_for(problem: TorchProblem, evaluator: LocalEvaluator) -> list[Start]:
     code, graph = partial(evaluator.generated_code, problem), partial(evaluator.operator_graph, problem)
     found = [
         Start("torch.compile with templates", partial(_of_templates, problem, evaluator)),
-        Start("a cover by structures", lambda: of.variants_of_graph(problem, graph())),
+        Start(STRUCTURES, lambda: of.variants_of_graph(problem, graph())),
     ]
     if evaluator.settings.torch_for(problem) is AllowTorch.ALL:
         compiled = partial(of.variants_of_code, problem, library=True)
@@ -164,9 +176,15 @@ def starts_for(problem: TorchProblem, evaluator: LocalEvaluator) -> list[Start]:
 
 def screened(problem: TorchProblem, kernels: list[PythonKernel], evaluator: LocalEvaluator) -> list[PythonKernel]:
     """Return the kernels that a quick evaluation finds correct, the fastest first."""
+    return [kernel for kernel, _ in _timed(problem, kernels, evaluator)]
+
+
+def _timed(problem: TorchProblem, kernels: list[PythonKernel], evaluator: LocalEvaluator) -> list[Timed]:
+    """Return the kernels that a quick evaluation finds correct with their times, the fastest first."""
     quick = evaluator.beside(evaluator.settings.searching(SearchSettings()))
     times = [found.latency_ms for found in quick.screen(problem, kernels)]
-    return [kernel for ms, kernel in sorted(zip(times, kernels, strict=True), key=lambda item: item[0] or 0.0) if ms]
+    timed = [(kernel, ms) for kernel, ms in zip(kernels, times, strict=True) if ms]
+    return sorted(timed, key=lambda item: item[1])
 
 
 def _of_templates(problem: TorchProblem, evaluator: LocalEvaluator) -> Variants:
@@ -187,21 +205,39 @@ def _of_templates(problem: TorchProblem, evaluator: LocalEvaluator) -> Variants:
 
 def _best_of_each(
     problem: TorchProblem, starts: Sequence[list[PythonKernel]], evaluator: LocalEvaluator, emit: Emit
-) -> list[PythonKernel]:
+) -> list[Timed]:
     """Return the best variant of each start, the fastest first; the first variant of all if none is correct."""
     every = [kernel for variants in starts for kernel in variants]
     with working(emit, f"{problem.id}: {len(every)} first kernels are screened"):
-        ranked = screened(problem, every, evaluator) if len(every) > 1 else every
-    best = (next((kernel for kernel in ranked if kernel in variants), None) for variants in starts)
-    return sorted(filter(None, best), key=ranked.index) or every[:1]
+        ranked = _timed(problem, every, evaluator) if len(every) > 1 else [(kernel, None) for kernel in every]
+    best = (next((item for item in ranked if item[0] in variants), None) for variants in starts)
+    return sorted(filter(None, best), key=ranked.index) or [(kernel, None) for kernel in every[:1]]
+
+
+def _lack(evaluation: Evaluation, structures: Timed | None) -> str:
+    """Return what a model's kernel has that structures lack, as a line; empty where it is not faster."""
+    own = evaluation.latency_ms
+    keep = "kept as a worked example by 'kernelwright corpus add', once a run has improved it"
+    if own is None or structures is None:
+        return f"structures have no correct kernel for it, the model has: {keep}" if structures is None else ""
+    _, ms = structures
+    if ms is None or own > _FASTER * ms:
+        return ""
+    return f"structures lack what the model found: {own:.4g} ms where theirs take {ms:.4g} ms: {keep}"
 
 
 def _of_model(
-    task: OpenProblem, evaluator: LocalEvaluator, writer: FirstKernelWriter, journal: Journal, emit: Emit
+    task: OpenProblem,
+    evaluator: LocalEvaluator,
+    writer: FirstKernelWriter,
+    journal: Journal,
+    emit: Emit,
+    structures: Timed | None,
 ) -> tuple[Kernel, Evaluation] | str:
     """Return a model's first correct kernel with its evaluation, or the failure of its last one.
 
-    The journal keeps the evaluations: after a resumption the model is asked the same again.
+    It sees the kernel of structures. The journal keeps the evaluations: after a resumption the model is asked the same
+    again.
     """
     known = {trial.evaluation.kernel_digest: trial.evaluation for trial in journal.of(Trial)}
     profile, why = evaluator.profile(task.problem), ""
@@ -209,7 +245,7 @@ def _of_model(
     for number in range(1, ATTEMPTS + 1):
         try:
             with working(emit, f"{task.problem.id}: the model writes a first kernel, attempt {number}"):
-                kernel = writer.write(task.problem, profile, *of_backend(task.backend), failed)
+                kernel = writer.write(task.problem, profile, *of_backend(task.backend), failed, structures)
         except NoKernelError as reason:
             failed.append((None, str(reason)))
             why = str(reason)

@@ -19,7 +19,7 @@ from ...core import (
 )
 from ...core.quotation import quoted
 from ...prompts import guide_for, render, sections
-from ...rag.render import within
+from ...rag.render import tokens_of, within
 from ..models.models import REWRITE, Models
 from ..proposer import RunEndedError
 from . import briefing
@@ -40,7 +40,7 @@ class WriteFirstKernel(dspy.Signature):
     workload: str = dspy.InputField(desc="the sizes at which the kernel is checked and timed")
     device: str = dspy.InputField(desc="the device, its measured ceilings and its limits")
     work: str = dspy.InputField(desc="the operators of the reference, the work, and the floor under its time")
-    examples: str = dspy.InputField(desc="worked kernels of similar problems")
+    examples: str = dspy.InputField(desc="worked kernels of similar problems, and one for this problem if there is one")
     guide: str = dspy.InputField(desc="what is known to compile here")
     failed: str = dspy.InputField(desc="earlier attempts and how they failed")
     kernel: str = dspy.OutputField(desc="the whole file in one ```python block")
@@ -61,9 +61,11 @@ class FirstKernelWriter:
         language: Language,
         target: Target,
         failed: Sequence[tuple[Kernel | None, Evaluation | str]] = (),
+        structures: tuple[PythonKernel, float | None] | None = None,
     ) -> PythonKernel:
         """Return the model's kernel. `failed` are its earlier ones, each with its evaluation or why there was none.
 
+        `structures` is the kernel for this problem that structures give, with its milliseconds, to be shown.
         Raises `NoKernelError` for a reply without a usable kernel, `RunEndedError` where the model fails, and
         `ReplyPendingError`.
         """
@@ -72,7 +74,9 @@ class FirstKernelWriter:
         lm = self._models.lm(REWRITE, LANE)
         with dspy.context(lm=lm, adapter=KernelAdapter(native=False)), asking(self._models):
             try:
-                text = dspy.Predict(signature)(**self._inputs(problem, profile, language, target, failed)).kernel
+                text = dspy.Predict(signature)(
+                    **self._inputs(problem, profile, language, target, failed, structures)
+                ).kernel
             except dspy.AdapterParseError as error:
                 text = error.lm_response
             except dspy.ContextWindowExceededError as error:
@@ -86,8 +90,11 @@ class FirstKernelWriter:
         language: Language,
         target: Target,
         failed: Sequence[tuple[Kernel | None, Evaluation | str]],
+        structures: tuple[PythonKernel, float | None] | None,
     ) -> dict[str, str]:
-        examples = self._examples(problem, profile, language, target)
+        own = _of_structures(*structures) if structures else ""
+        others = self._examples(problem, profile, language, target, EXAMPLE_TOKENS - tokens_of(own))
+        examples = "\n\n".join(filter(None, [own, others]))
         return {
             "reference": quoted(reference_text(problem), PYTHON),
             "workload": quoted(briefing.workload_text(problem)),
@@ -98,7 +105,7 @@ class FirstKernelWriter:
             "failed": "\n\n".join(_attempt(*item) for item in failed) or "none",
         }
 
-    def _examples(self, problem: Problem, profile: Profile, language: Language, target: Target) -> str:
+    def _examples(self, problem: Problem, profile: Profile, language: Language, target: Target, tokens: int) -> str:
         if self._retriever is None or not self._rag_k:
             return ""
         query = Query(
@@ -109,7 +116,14 @@ class FirstKernelWriter:
             operation=operation_of(profile.operators),
             exclude=problem.id,
         )
-        return within(self._retriever.search(query, self._rag_k), EXAMPLE_TOKENS)
+        return within(self._retriever.search(query, self._rag_k), tokens)
+
+
+def _of_structures(kernel: PythonKernel, ms: float | None) -> str:
+    """Return the kernel of structures as a worked example; one that is too long is left out."""
+    time = "neither checked nor timed" if ms is None else f"correct, {ms:.4g} ms on this device"
+    text = f"A kernel for this very problem, made of structures, {time}:\n\n{quoted(kernel.source, PYTHON)}"
+    return text if tokens_of(text) <= EXAMPLE_TOKENS else ""
 
 
 def _attempt(kernel: Kernel | None, outcome: Evaluation | str) -> str:

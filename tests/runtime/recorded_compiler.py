@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import lzma
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -83,10 +83,12 @@ class Compiler:
         return self.obstacle or GeneratedCode.model_validate(self._recorded["code"])
 
 
-def made_by(compiler: Compiler, path: Path, resume: bool, writer: Any = None) -> list[Kernel]:
+def made_by(
+    compiler: Compiler, path: Path, resume: bool, writer: Any = None, emit: Callable[[object], None] = ignore
+) -> list[Kernel]:
     task = OpenProblem(compiler.problem, "triton", "cuda")
     writing = writer and contextlib.nullcontext(writer)
-    return first_kernels_of(task, compiler, writing, path, resume, ignore)  # type: ignore[arg-type]
+    return first_kernels_of(task, compiler, writing, path, resume, emit)  # type: ignore[arg-type]
 
 
 class Writer:
@@ -94,8 +96,11 @@ class Writer:
 
     def __init__(self, reply: Kernel | Exception) -> None:
         self._reply = reply
+        self.shown: object = None
+        """The kernel of structures, with its time."""
 
-    def write(self, *_: object) -> Kernel:
+    def write(self, *given: object) -> Kernel:
+        self.shown = given[-1]
         if isinstance(self._reply, Exception):
             raise self._reply
         return self._reply

@@ -21,6 +21,7 @@ from kernelwright.core import (
     PythonKernel,
     read_journal,
 )
+from kernelwright.core.events import Note
 from kernelwright.core.operator_graph import OperatorGraph
 from kernelwright.evaluators.settings import AllowTorch, Lowering, Precision, Settings
 from kernelwright.runtime.first_kernels import open_problem, starts_for
@@ -198,6 +199,30 @@ def test_structures_and_the_compilers_kernel_are_screened_and_the_best_of_each_k
     compiler.screened_ms["None"] = 9.0
     first, second = made_by(compiler, tmp_path / "first_kernel.py", resume=False)
     assert first.config["PRECISION"] == START and "from structures (pointwise)" in second.source
+
+
+def test_the_model_sees_the_structures_kernel_and_what_they_lack_is_listed(tmp_path: Path) -> None:
+    compiler, models = Compiler("level2/2_12"), PythonKernel.parse(SCALE_KERNEL)
+    compiler.graph, compiler.screened_ms = RELU, {"ieee": 3.0, START: 2.0, "None": 1.0}
+    structured, compiled = made_by(compiler, tmp_path / "first.py", resume=False)
+    for latency, listed in ((0.5, True), (0.97, False)):
+        compiler.latencies = {structured.digest: 1.0, compiled.digest: 2.0, models.digest: latency}
+        writer, events = Writer(models), list[object]()
+        first, *_ = made_by(compiler, tmp_path / "first_kernel.py", False, writer, events.append)
+        assert first.digest == models.digest
+        assert writer.shown == (structured, 1.0)
+        lines = [event.text for event in events if isinstance(event, Note) and "structures lack" in event.text]
+        assert [line.split(":")[1].strip() for line in lines] == ["0.5 ms where theirs take 1 ms"] * listed
+
+
+def test_a_model_that_has_what_structures_refuse_is_listed(tmp_path: Path) -> None:
+    compiler, models, events = Compiler("level2/2_12"), PythonKernel.parse(SCALE_KERNEL), list[object]()
+    (compiled,) = made_by(compiler, tmp_path / "first.py", resume=False)
+    compiler.latencies = {compiled.digest: 1.0, models.digest: 2.0}
+    writer = Writer(models)
+    made_by(compiler, tmp_path / "first_kernel.py", False, writer, events.append)
+    assert writer.shown is None
+    assert any("structures have no correct kernel for it" in str(event) for event in events)
 
 
 def test_a_structure_is_the_start_where_the_compiler_leaves_all_to_its_library(tmp_path: Path) -> None:
