@@ -1,4 +1,4 @@
-"""Thirty modules in bf16 as users have them: which have a start of structures, whether it is right, and how fast it is.
+"""Modules in bf16 as users have them: which have a start of structures, whether it is right, and how fast it is.
 
     python benchmarks/modules.py [--cpu] [--starts all] [--only WORD] [--shard 1/4] [--trials 60]
                                 [--baselines compile] [--output FILE.jsonl] [--resume]

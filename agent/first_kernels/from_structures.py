@@ -16,7 +16,7 @@ from ...corpus.structures.elementwise import COPIES
 from ...corpus.structures.emitter import RefusedError
 from ...corpus.structures.helpers import used_helpers
 from ...corpus.structures.region import LaunchParameter, SecondLaunch, Structure, WrittenKernel
-from ...corpus.structures.views import base_of, is_creation, is_view, plain_name, split_of
+from ...corpus.structures.views import base_of, is_creation, is_view, plain_name, split_of, with_ordered_results
 from ..applied_rules import formatted
 from ..rules import Machine, NotApplicableError
 from ..rules.triton.split_precision import precision_choice
@@ -37,6 +37,7 @@ def structured_kernel(
 
     With `library`, torch's library has what these structures would compute, and may have all.
     """
+    graph = with_ordered_results(graph)
     steps = _cover(graph, [item for item in STRUCTURES if item.name not in (library or ())])
     kernels = [step.kernel for step in steps if step.kernel is not None]
     if not steps or not (kernels or library is not None):
@@ -57,7 +58,9 @@ def structured_kernel(
 
 def replaceable(graph: OperatorGraph) -> list[frozenset[str]]:
     """Return for which structures of a graph's kernel torch's library may compute: each, all, and one with another."""
-    used = {step.kernel.structure for step in _cover(graph, STRUCTURES) if step.kernel is not None}
+    used = {
+        step.kernel.structure for step in _cover(with_ordered_results(graph), STRUCTURES) if step.kernel is not None
+    }
     names = [item.name for item in STRUCTURES if item.in_library and item.name in used]
     sets = [frozenset([name]) for name in names] + [frozenset(names)]
     return list(dict.fromkeys(sets))

@@ -172,9 +172,9 @@ class GraphCover:
                 self._join_two(steps, root, other)
 
     def _shares(self, first: CoverStep, second: CoverStep) -> bool:
-        if first.kernel is None or second.kernel is None or second.kernel.structure not in ("rows", "pointwise"):
+        if first.kernel is None or second.kernel is None:
             return False
-        if first.kernel.structure not in ("rows", "pointwise"):
+        if not {first.kernel.structure, second.kernel.structure} <= {"rows", "pointwise", "products"}:
             return False
         large = max((self.graph.by_name[name].size for name in second.reads), default=0)
         common = {*first.reads, *first.kernel.stored} & {*second.reads}

@@ -75,12 +75,13 @@ class Emitter(KernelLines):
         """Return elements of a value as an operand of a product: in the value's dtype, zero where there are none."""
         item, dtype = self.value(name, indices), self.graph.by_name[name].dtype
         if item.constant:
-            return self.variable(f"tl.full({shape}, {item.text}, {triton_name(dtype)})")
+            text = f"tl.full({shape}, {item.text}, {triton_name(dtype)})"
+            return self.variable(f"tl.where({' & '.join(self.masks)}, {text}, 0.0)" if self.masks else text)
         if item.loaded is not None and item.dtype == computed(dtype):
             text = item.loaded if item.source == dtype else f"{item.loaded}.to({triton_name(dtype)})"
         else:
             text = f"({item.text}).to({triton_name(dtype)})"
-            mask = " & ".join(sorted(masks_of(indices)))
+            mask = " & ".join(sorted({*masks_of(indices), *self.masks}))
             text = f"tl.where({mask}, {text}, 0.0)" if mask else text
         return self.variable(f"tl.broadcast_to({text}, {shape})")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -108,10 +109,11 @@ class KernelLines:
     def load(self, name: str, position: Index, dtype: str) -> Scalar:
         """Load an element of a buffer."""
         mask, place = " & ".join(sorted({*position.masks, *self.masks})), self._text(position)
-        if self.masks:  # which may span more dimensions than the position
+        if self.masks and not _names(mask) <= _names(place):  # they may span more dimensions than the position
             place = f"tl.where({mask}, {place}, 0)"
         text = f"tl.load({self._pointer(name)} + {place}"
-        text += f", mask={mask}, other=0)" if mask else ")"
+        zero = "0.0" if dtype.startswith("float8") else "0"  # which no whole number is converted to
+        text += f", mask={mask}, other={zero})" if mask else ")"
         if dtype == "bool":
             return Scalar(f"{text}.to(tl.int1)", dtype)
         loaded = self.variable(text)
@@ -128,3 +130,8 @@ class KernelLines:
 
     def _pointer(self, name: str) -> str:
         return self.buffers.setdefault(name, f"{name}_ptr")
+
+
+def _names(text: str) -> set[str]:
+    """Return the names in an expression, without what marks masks."""
+    return {name.removesuffix("_mask") for name in re.findall(r"[A-Za-z_]\w*", text)}

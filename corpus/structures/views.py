@@ -50,6 +50,27 @@ def base_of(graph: OperatorGraph, name: str) -> str:
     return value.name
 
 
+def with_ordered_results(graph: OperatorGraph) -> OperatorGraph:
+    """Return a graph whose results lie in memory as the reference's do.
+
+    Elsewhere a copy of a transposed tensor is a view, read where it is; such a copy that is a result is computed.
+    """
+    copies = set[str]()
+    for name in graph.outputs:
+        value, found = graph.by_name[name], set[str]()
+        while is_view(graph, value):
+            if value.keywords.get("memory_format") == "contiguous_format":
+                found.add(value.name)
+            if plain_name(value) in ("permute", "transpose", "t", "numpy_T", "expand"):
+                copies |= found
+            value = graph.by_name[value.operands[0]]
+    values = tuple(
+        value.model_copy(update={"operator": "aten._to_copy.default"}) if value.name in copies else value
+        for value in graph.values
+    )
+    return OperatorGraph(values=values, outputs=graph.outputs, form=graph.form) if copies else graph
+
+
 def source(graph: OperatorGraph, value: GraphValue, indices: Sequence[Index]) -> tuple[str, tuple[Index, ...]]:
     """Return the value and the indices in it that hold an element of a view. Raises `KeyError` for an unknown form."""
     whole = split_of(graph, value)

@@ -84,6 +84,11 @@ def operator_graph(model: Any, inputs: Sequence[Any]) -> Message:
     outputs = [str(name) for name in signature.user_outputs]
     if not set(outputs) <= {value["name"] for value in values}:
         raise ValueError("the reference returns something else than tensors")
+    by_name = {node.name: node for node in program.graph.nodes}
+    for place, name in enumerate(outputs):
+        if (ordered := _ordered(by_name[name])) is not None:
+            values.append(ordered)
+            outputs[place] = ordered["name"]
     form = _form(tree_unflatten(outputs, program.call_spec.out_spec))
     graph = OperatorGraph.model_validate({"values": values, "outputs": outputs, "form": form})
     needed = graph.ancestors(outputs)
@@ -91,6 +96,17 @@ def operator_graph(model: Any, inputs: Sequence[Any]) -> Message:
         raise ValueError(f"the reference's results follow from what it writes to: {', '.join(kept)}")
     values = [value for value in values if value["name"] in needed or value["operator"] in (INPUT, WEIGHT)]
     return {"values": values, "outputs": outputs, "form": form}
+
+
+def _ordered(node: Any) -> Message | None:
+    """Return a copy of a transposed result that is contiguous in the reference: its operand lies there transposed.
+
+    The graph's other values are contiguous, so that the result would be read against its order in memory.
+    """
+    if str(node.target) not in ("aten.permute.default", "aten.transpose.int") or not node.meta["val"].is_contiguous():
+        return None
+    copied = _value(node, "aten.clone.default", [{REFERENCE: node.name}], {"memory_format": "contiguous_format"})
+    return {**copied, "name": f"{node.name}_ordered"}
 
 
 def _form(result: Any) -> str:

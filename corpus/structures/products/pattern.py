@@ -1,109 +1,170 @@
-"""Matrix products with what is element-wise before and after: bias, activation, a gate, unpacked weights, gathers."""
+"""Products with what is element-wise before and after: bias, activation, gates, cells, unpacked weights, gathers.
+
+A region may need a product at several columns for each element of its result: the gates of one packed product, a
+recurrent cell. Each of them has an accumulator. Products of sums of one length share a loop.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from math import ceil
 
-from ....core.operator_graph import GraphValue, OperatorGraph, referenced
 from ..combining import Partials, alternative, second_launch
-from ..elementwise import Scalar, constant, written
+from ..elementwise import Scalar
 from ..emitter import Anchor, Emitter, Indices, RefusedError
-from ..indices import Index, Symbol, apart, linear
+from ..indices import apart, linear
 from ..region import SPLITS, KernelWork, Region, SecondLaunch, Structure, WrittenKernel, filled, kernel_name
-from ..views import plain_name
+from .factors import Factors, is_product, tile_index
 from .space import LARGEST_K, LARGEST_M, LARGEST_N, ProductSizes, space
-from .template import SHARE, TEMPLATE
+from .template import LOOP, SHARE, TEMPLATE
 
-_PRODUCTS = {"mm": 0, "bmm": 0, "addmm": 1, "baddbmm": 1}
-"""Where the first factor stands among the arguments."""
 _DTYPES = {"float32": 4, "bfloat16": 2, "float16": 2}
+_MOST_PARTS = 8
+"""Of a product, that lie side by side in it and are needed together."""
+
+
+@dataclass(frozen=True)
+class ProductPart:
+    """A product at some columns: what one accumulator holds."""
+
+    factors: Factors
+    offset: int
+    """Of its columns, from those of the result."""
+
+    @property
+    def terms(self) -> int:
+        """The length of its sum."""
+        return self.factors.sizes[3]
 
 
 class Products:
-    """Writes the products of a region, which have the same sizes."""
+    """Writes the products of a region."""
 
     def __init__(self, region: Region) -> None:
         self.region, self.graph = region, region.graph
-        self.products = [value for value in region.topological() if plain_name(value) in _PRODUCTS]
-        if not self.products:
+        products = [Factors(self.graph, value) for value in region.topological() if is_product(self.graph, value)]
+        if not products:
             raise RefusedError("no product")
-        self.emitter = Emitter(region.graph, region.inlined)
-        sizes = {self._sizes(value) for value in self.products}
-        if len(sizes) != 1:
+        self.first, self.emitter = products[0], Emitter(region.graph, region.inlined)
+        self.batch, self.m, width, _ = self.first.sizes
+        self.n = region.value.size // (self.batch * self.m)
+        if any(item.sizes[:3] != (self.batch, self.m, width) for item in products):
             raise RefusedError("products of several sizes")
-        ((self.batch, self.m, self.n, self.k),) = sizes
-        self.dtypes = {self._factor(value, place).dtype for value in self.products for place in (0, 1)}
-        if len(self.dtypes) != 1 or not self.dtypes <= _DTYPES.keys():
-            raise RefusedError(f"products of {' and '.join(sorted(self.dtypes))}")
-        if min(self.m, self.n, self.k) < 1 or self.n == 1 or self.k == 1:
+        if not 0 < self.n <= width <= _MOST_PARTS * self.n or width % self.n:
+            raise RefusedError("a result of another size than the product's")
+        dtypes = {item.dtype for factors in products for item in (factors.left, factors.right)}
+        if len(dtypes) != 1 or not dtypes <= _DTYPES.keys():
+            raise RefusedError(f"products of {' and '.join(sorted(dtypes))}")
+        if min(self.m, self.n, *(item.sizes[3] for item in products)) < 1 or self.n == 1:
             raise RefusedError("a product with a vector")
-        (self.dtype,) = self.dtypes
+        if any(item.sizes[3] == 1 for item in products):
+            raise RefusedError("a product of one term")
+        (self.dtype,) = dtypes
+        self.group = tile_index("batch", self.batch, 1)
+        self.row, self.column = tile_index("row", self.m, LARGEST_M), tile_index("column", self.n, LARGEST_N)
+        self.parts: list[ProductPart] = []
+        self._products = {item.value.name: item for item in products}
+        self.stored = {name: self._indices(name) for name in region.stored}
+        self.packed = width != self.n
 
-        def index(text: str, extent: int, largest: int) -> Index:
-            masks = frozenset({f"{text}_mask"}) if extent % largest else frozenset[str]()
-            return Index.of(Symbol(text, extent, masks)) if extent > 1 else Index()
+    def _indices(self, name: str) -> Indices:
+        """Return the index of a stored value at an element of the tile, and note the parts that it needs."""
+        value, batched = self.graph.by_name[name], self.first.place(self.group, self.row, self.column)
+        if value.size != self.batch * self.m * self.n:
+            raise RefusedError("a result of another size than the product's")
+        product = self.first.value.shape
+        choices = []
+        if self.n == self.first.sizes[2]:
+            last = (batched[0], *batched[2:], batched[1])
+            choices += [batched] if value.shape == product else []
+            if self.first.is_convolution and value.shape == (product[0], *product[2:], product[1]):
+                choices.append(last)
+            choices.append(apart(linear(batched, product), value.shape))
+        elif not self.first.is_convolution:
+            choices.append(apart(linear(batched, (*product[:-1], self.n)), value.shape))
+        for indices in choices:
+            try:
+                found = self._needed(name, indices)
+            except RefusedError as refused:
+                reason = refused
+                continue
+            self.parts += [part for part in found if part not in self.parts]
+            return indices
+        raise reason if choices else RefusedError("columns of a convolution")
 
-        self.group = index("batch", self.batch, 1)
-        self.row, self.column = index("row", self.m, LARGEST_M), index("column", self.n, LARGEST_N)
-        self.sum_column, self.sum_row = (index(text, self.k, LARGEST_K) for text in ("sum_column", "sum_row"))
+    def _needed(self, name: str, indices: Indices) -> list[ProductPart]:
+        """Return the parts that an element of a value needs. Raises `RefusedError`."""
+        scratch, found = Emitter(self.graph, self.region.inlined), list[ProductPart]()
 
-    def _factor(self, value: GraphValue, number: int) -> GraphValue:
-        return self.graph.by_name[str(referenced(value.arguments[_PRODUCTS[plain_name(value)] + number]))]
+        def note(factors: Factors, place: Indices) -> Scalar:
+            found.append(self._part(factors, place))
+            return Scalar(f"accumulator_{len(found)}", "float32")
 
-    def _sizes(self, value: GraphValue) -> tuple[int, int, int, int]:
-        batch = value.shape[0] if len(value.shape) == 3 else 1
-        return batch, value.shape[-2], value.shape[-1], self._factor(value, 0).shape[-1]
+        scratch.anchors |= {name: partial(note, factors) for name, factors in self._products.items()}
+        scratch.value(name, indices)
+        return list(dict.fromkeys(found))
 
-    def place(self, value: GraphValue) -> Indices:
-        """Return the index of the tile's element in a product."""
-        return (self.group, self.row, self.column) if len(value.shape) == 3 else (self.row, self.column)
+    def _part(self, factors: Factors, place: Indices) -> ProductPart:
+        """Return the part that has an element of a product."""
+        for offset in range(0, factors.sizes[2], self.n):
+            if place == factors.place(self.group, self.row, self.column.plus(offset)):
+                return ProductPart(factors, offset)
+        raise RefusedError("a product at another place than the result's")
 
-    def step(self, number: int, value: GraphValue) -> None:
-        """Write one step of a product's sum."""
-        lead = (self.group,) if len(value.shape) == 3 else ()
-        left = self.emitter.tile(self._factor(value, 0).name, (*lead, self.row, self.sum_column), "[BLOCK_M, BLOCK_K]")
-        right = self.emitter.tile(self._factor(value, 1).name, (*lead, self.sum_row, self.column), "[BLOCK_K, BLOCK_N]")
+    def steps(self, terms: int) -> list[str]:
+        """Write a step of the sums of one length."""
+        column, row = (tile_index(text, terms, LARGEST_K) for text in ("sum_column", "sum_row"))
         precision = ', input_precision="ieee"' if self.dtype == "float32" else ""
-        self.emitter.lines.append(f"accumulator_{number} = tl.dot({left}, {right}, accumulator_{number}{precision})")
+        with self.emitter.block() as lines:
+            for number, part in enumerate(self.parts):
+                if part.terms == terms:
+                    left = part.factors.factor(self.emitter, self.group, self.row, column)
+                    own = self.column.plus(part.offset)
+                    right = part.factors.other_factor(self.emitter, self.group, row, own)
+                    accumulator = f"accumulator_{number}"
+                    lines.append(f"{accumulator} = tl.dot({left}, {right}, {accumulator}{precision})")
+            return list(lines)
 
-    def result(self, number: int, value: GraphValue, indices: Indices) -> Scalar:
+    def result(self, factors: Factors, indices: Indices) -> Scalar:
         """Return an element of the tile of a product."""
-        if indices != self.place(value):
-            raise RefusedError("a product at another place than the result's")
-        return self.finished(self.emitter, Scalar(f"accumulator_{number}", "float32"), value, indices)
+        number = self.parts.index(self._part(factors, indices))
+        return factors.finished(self.emitter, Scalar(f"accumulator_{number}", "float32"), indices)
 
-    def finished(self, emitter: Emitter, found: Scalar, value: GraphValue, indices: Indices) -> Scalar:
-        """Return an element of a product with what the operator adds to it."""
-        alpha, beta = value.keywords.get("alpha", 1), value.keywords.get("beta", 1)
-        if alpha != 1:
-            found = emitter.named(written("mul", [found, constant(alpha, "float32")], "float32"))
-        if _PRODUCTS[plain_name(value)] and beta != 0:
-            added = emitter.operand(value.arguments[0], indices, "float32")
-            if beta != 1:
-                added = emitter.named(written("mul", [added, constant(beta, "float32")], "float32"))
-            found = written("add", [found, added], "float32")
-        return found
+    def epilogue(self) -> list[str]:
+        """Write what follows the loops."""
+        emitter = self.emitter
+        emitter.anchors |= {name: partial(self.result, factors) for name, factors in self._products.items()}
+        with emitter.block() as lines:
+            for stored, indices in self.stored.items():
+                masks = ["row_mask", *sorted(linear(indices, self.graph.by_name[stored].shape).masks)]
+                item = emitter.value(stored, indices)
+                emitter.store(stored, indices, item, "[BLOCK_M, BLOCK_N]", masks, spread=self.m == 1)
+            return list(lines)
 
     def divided(self, name: str, epilogue: list[str]) -> tuple[list[str], SecondLaunch]:
         """Return what follows the loop where several programs share a sum, and the launch that adds their parts up."""
-        count = len(self.products)
+        count = len(self.parts)
         partials = Partials(f"partials_{self.region.number}", [self.batch, self.m, self.n], count)
         self.emitter.buffers[partials.name] = partials.pointer
-        position = f"batch * {self.m * self.n} + row * {self.n} + column"
+        shape = self.first.value.shape
+        position = linear(self.first.place(self.group, self.row, self.column), shape).text
+        position += " + row" if self.m == 1 else ""  # for the tile's shape
         stores = [
             partials.stored(position, f"accumulator_{number}", "row_mask & column_mask", number)
             for number in range(count)
         ]
 
-        def added(emitter: Emitter, number: int, value: GraphValue, indices: Indices) -> Scalar:
+        def added(emitter: Emitter, number: int, part: ProductPart, indices: Indices) -> Scalar:
             total = emitter.variable("tl.zeros([XBLOCK], tl.float32)")
-            item = partials.loaded(emitter, linear(indices, value.shape), number)
+            item = partials.loaded(emitter, linear(indices, shape), number)
             emitter.lines.extend([f"for split in tl.static_range({SPLITS}):", f"    {total} += {item}"])
-            return self.finished(emitter, Scalar(total, "float32"), value, indices)
+            return part.factors.finished(emitter, Scalar(total, "float32"), indices)
 
         def anchors(emitter: Emitter) -> dict[str, Anchor]:
-            return {value.name: partial(added, emitter, number, value) for number, value in enumerate(self.products)}
+            return {
+                part.factors.value.name: partial(added, emitter, number, part) for number, part in enumerate(self.parts)
+            }
 
         return alternative(epilogue, stores), second_launch(self.region, name, anchors, [partials])
 
@@ -111,50 +172,52 @@ class Products:
 def write(region: Region) -> WrittenKernel:
     """Return the kernel of a region."""
     products = Products(region)
-    emitter, name = products.emitter, kernel_name(region, "products")
-    size = products.batch * products.m * products.n
-    if any(region.graph.by_name[stored].size != size for stored in region.stored):
-        raise RefusedError("a result of another size than the product's")
-    with emitter.block() as lines:
-        for number, value in enumerate(products.products):
-            products.step(number, value)
-        operands = list(lines)
-        tiles = len({line.split(" = ")[0] for line in lines if " = tl.load(" in line})
-    for number, value in enumerate(products.products):
-        emitter.anchors[value.name] = partial(products.result, number, value)
-    with emitter.block() as lines:
-        first = products.products[0]
-        position = linear(products.place(first), first.shape)
-        for stored in region.stored:
-            indices = apart(position, region.graph.by_name[stored].shape)
-            masks = ["row_mask", *sorted(position.masks)]
-            item = emitter.value(stored, indices)
-            emitter.store(stored, indices, item, "[BLOCK_M, BLOCK_N]", masks, spread=products.m == 1)
-        epilogue = list(lines)
-    count = len(products.products)
-    accumulators = [f"accumulator_{number} = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)" for number in range(count)]
+    emitter, name, count = products.emitter, kernel_name(region, "products"), len(products.parts)
+    steps = {terms: products.steps(terms) for terms in sorted({part.terms for part in products.parts}, reverse=True)}
+    longest = max(steps)
+    tiles = {
+        terms: len({line.split(" = ")[0] for line in lines if " = tl.load(" in line}) for terms, lines in steps.items()
+    }
     sizes = ProductSizes(
-        products.batch, products.m, products.n, products.k, count, _DTYPES[products.dtype], min(tiles, 2 * count)
+        products.batch,
+        products.m,
+        products.n,
+        longest,
+        count,
+        _DTYPES[products.dtype],
+        min(max(tiles.values()), 2 * count),
+        len(steps) == 1 and not products.packed,
     )
     parameters, constraints = space(sizes)
+    shared = SPLITS in parameters
+    epilogue, loops = products.epilogue(), list[str]()  # which may need positions of 64 bits in the loops, too
+    for terms, lines in steps.items():
+        begin, end = ("begin", "end") if shared else (0, terms)
+        loops += filled(LOOP, emitter, {"operands": lines}, begin=begin, end=end, k=terms).splitlines()
     share, second = list[str](), None
-    if SPLITS in parameters:
-        share = filled(SHARE, emitter, {}, k=products.k).splitlines()
+    if shared:
+        share = filled(SHARE, emitter, {}, k=longest).splitlines()
         epilogue, second = products.divided(name, epilogue)
     source = filled(
         TEMPLATE,
         emitter,
-        {"accumulators": accumulators, "operands": operands, "epilogue": epilogue, "share": share},
+        {
+            "accumulators": [
+                f"accumulator_{number} = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)" for number in range(count)
+            ],
+            "loops": loops,
+            "epilogue": epilogue,
+            "share": share,
+        },
         name=name,
         more=f", {SPLITS}: tl.constexpr" if second else "",
-        begin="begin" if second else 0,
-        end="end" if second else products.k,
         m=products.m,
         n=products.n,
-        k=products.k,
     )
-    before = max(0, len(operands) - tiles - 3 * count)  # lines beside loads, tiles and products
-    steps = products.batch * products.k * (products.m * ceil(products.n / 128) + products.n * ceil(products.m / 128))
+    size, across = products.batch * products.m * products.n, ceil(products.n / 128) * products.m
+    # Lines beside loads, tiles and products are computed for each tile anew.
+    before = sum(terms * max(0, len(lines) - tiles[terms] - 3 * count) for terms, lines in steps.items())
+    before *= products.batch * (across + products.n * ceil(products.m / 128))
     return WrittenKernel(
         structure="products",
         name=name,
@@ -168,15 +231,11 @@ def write(region: Region) -> WrittenKernel:
         parameters=parameters,
         constraints=constraints,
         work=KernelWork(
-            scalar=float(len(epilogue)) * size + before * steps / 2, products=2.0 * count * size * products.k
+            scalar=float(len(epilogue)) * size + before / 2,
+            products=2.0 * size * sum(part.terms for part in products.parts),
         ),
         second=second,
     )
 
 
-def is_anchor(graph: OperatorGraph, value: GraphValue) -> bool:
-    """Return whether a value is a product."""
-    return plain_name(value) in _PRODUCTS
-
-
-STRUCTURE = Structure("products", write, is_anchor, in_library=True)
+STRUCTURE = Structure("products", write, is_product, in_library=True)

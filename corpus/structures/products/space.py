@@ -28,6 +28,8 @@ class ProductSizes:
     operand_bytes: int
     operands: int
     """Of different tiles that a step reads."""
+    shared: bool = True
+    """Whether programs may share sums."""
 
 
 def space(sizes: ProductSizes) -> tuple[dict[str, LaunchParameter], Sequence[str]]:
@@ -88,7 +90,7 @@ def _splits(sizes: ProductSizes, start_m: int, start_n: int, shared: tuple[int, 
         return sizes.batch * ceil(sizes.m / tile_m) * ceil(sizes.n / tile_n)
 
     most, count = min(_MOST_SPLITS, sizes.k // _LEAST_SHARE), tiles(start_m, start_n)
-    if count >= 2 * MULTIPROCESSORS or most < 2:
+    if not sizes.shared or count >= 2 * MULTIPROCESSORS or most < 2:
         return None
     start = 1
     if 3 * count < 2 * MULTIPROCESSORS:

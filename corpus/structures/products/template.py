@@ -17,14 +17,18 @@ def $name($pointers, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.c
     column_mask = column < $n
     $accumulators
     $share
-    for start in range($begin, $end, BLOCK_K):
-        sum_column = (start + tl.arange(0, BLOCK_K))[None, :]$wide
-        sum_column_mask = sum_column < $k
-        sum_row = (start + tl.arange(0, BLOCK_K))[:, None]$wide
-        sum_row_mask = sum_row < $k
-        $operands
+    $loops
     $epilogue
 """
+LOOP = """
+for start in range($begin, $end, BLOCK_K):
+    sum_column = (start + tl.arange(0, BLOCK_K))[None, :]$wide
+    sum_column_mask = sum_column < $k
+    sum_row = (start + tl.arange(0, BLOCK_K))[:, None]$wide
+    sum_row_mask = sum_row < $k
+    $operands
+"""
+"""The steps of sums of one length."""
 SHARE = """
 split = tl.program_id(1)
 share = tl.cdiv($k, BLOCK_K * SPLITS) * BLOCK_K

@@ -15,6 +15,8 @@ from ..elementwise import FLOATS, Scalar, computed, triton_name
 from ..emitter import Emitter, Indices, RefusedError
 from ..indices import Index, Symbol, apart, linear
 from ..region import (
+    MULTIPROCESSORS,
+    SPLITS,
     WARPS,
     KernelWork,
     LaunchParameter,
@@ -29,13 +31,12 @@ from ..region import (
 )
 from ..views import is_creation, is_view
 from .reductions import RowReduction, exponential_sum, reduction_of
-from .template import LOOP, ONE_PASS, PASSES
+from .sharing import OR_NAN, SharedRows, can_share, splits
+from .template import LOOP, ONE_PASS, PASSES, SHARE
 
 IN_REGISTERS = 16384
 """Elements of a row that fit into the registers of one program."""
 _NEUTRAL = {"sum": "0", "mean": "0", "var": "0", "amax": 'float("-inf")', "amin": 'float("inf")'}
-_OR_NAN = {"amax": "larger_or_nan", "amin": "smaller_or_nan"}
-"""Functions of `helpers`."""
 _LEAST_OF_INTEGERS = {"int64": 2**63, "int32": 2**31, "int16": 2**15, "int8": 2**7, "uint8": 2**8, "bool": 1}
 
 
@@ -57,6 +58,8 @@ class Rows:
         self.row = Symbol("row", self.count, frozenset({"row_mask"}))
         self.column = Symbol("column", self.width, frozenset({"column_mask"}))
         self.tile = f"[ROWS, {power_above(self.width)}]"
+        self.range: tuple[object, object] = (0, self.width)
+        """The part of a row that a program computes."""
 
     def is_whole(self, name: str) -> bool:
         """Return whether a value has an element for each element of the rows, not one for each row."""
@@ -119,7 +122,7 @@ class Rows:
         if reduction.kind == "mean":
             return Scalar(mean, dtype)
         distance = write(f"tl.where(column_mask, {masked} - {mean}, 0)")
-        return Scalar(write(f"tl.sum({distance} * {distance}, 1)[:, None] / {self._freedom(reduction)}"), dtype)
+        return Scalar(write(f"tl.sum({distance} * {distance}, 1)[:, None] / {self.freedom(reduction)}"), dtype)
 
     def _extreme(self, reduction: RowReduction, elements: str, dtype: str) -> str:
         """Return the maximum or minimum of rows, which is NaN where an element is.
@@ -129,10 +132,18 @@ class Rows:
         beside = any(exponential_sum(self.region.graph, item) == reduction.name for item in self.reductions)
         if beside or dtype not in FLOATS:
             return f"tl.{reduction.kind[1:]}({elements}, 1)"
-        return f"tl.reduce({elements}, 1, {_OR_NAN[reduction.kind]})"
+        return f"tl.reduce({elements}, 1, {OR_NAN[reduction.kind]})"
 
-    def _freedom(self, reduction: RowReduction) -> float:
+    def freedom(self, reduction: RowReduction) -> float:
+        """Return what divides the sum of squares of a variance."""
         return max(0.0, self.width - reduction.correction)
+
+    def sharing(self) -> LaunchParameter | None:
+        """Return how many programs may share a row: where rows are few, one pass is enough, and all results small."""
+        once = len(set(self._levels().values())) == 1 and can_share(self.region, self.reductions)
+        if not once or any(self.is_whole(stored) for stored in self.region.stored):
+            return None
+        return splits(self.count, self.width)
 
     def in_passes(self) -> int:
         """Write all reductions as loops; return the number of passes."""
@@ -181,8 +192,13 @@ class Rows:
                 self._accumulate(item, joined.get(item.name), first, after, results)
             inner = list(body)
         emitter.lines.extend(first)
-        emitter.lines.extend(filled(LOOP, emitter, {"body": inner}, width=self.width).splitlines())
+        emitter.lines.extend(self.loop(inner))
         emitter.lines.extend(after)
+
+    def loop(self, body: Sequence[str]) -> list[str]:
+        """Return a loop over the parts of a row."""
+        begin, end = self.range
+        return filled(LOOP, self.emitter, {"body": body}, width=self.width, begin=begin, end=end).splitlines()
 
     def _accumulate(
         self,
@@ -214,6 +230,7 @@ class Rows:
             return
         if item.kind == "var":
             first += [f"{name}_{part} = tl.zeros([ROWS, 1], {kind})" for part in ("mean", "square")]
+            before = "start" if self.range[0] == 0 else "(start - begin)"
             emitter.lines.extend(
                 [
                     f"{name}_count = tl.minimum(COLUMNS, {self.width} - start)",
@@ -221,17 +238,17 @@ class Rows:
                     f"{name}_distance = tl.where(column_mask, {masked} - {name}_part, 0)",
                     f"{name}_delta = {name}_part - {name}_mean",
                     f"{name}_square += tl.sum({name}_distance * {name}_distance, 1)[:, None]"
-                    f" + {name}_delta * {name}_delta * start * {name}_count / (start + {name}_count)",
-                    f"{name}_mean += {name}_delta * {name}_count / (start + {name}_count)",
+                    f" + {name}_delta * {name}_delta * {before} * {name}_count / ({before} + {name}_count)",
+                    f"{name}_mean += {name}_delta * {name}_count / ({before} + {name}_count)",
                 ]
             )
-            after.append(f"{name} = {name}_square / {self._freedom(item)}")
+            after.append(f"{name} = {name}_square / {self.freedom(item)}")
             return
-        if item.kind in _OR_NAN:
+        if item.kind in OR_NAN:
             if value.dtype not in ("float32", "float64"):
                 raise RefusedError("the maximum of long rows of whole numbers")
             first.append(f"{name}_parts = tl.full({self.tile}, {_NEUTRAL[item.kind]}, {kind})")
-            emitter.lines.append(f"{name}_parts = {_OR_NAN[item.kind]}({name}_parts, {masked})")
+            emitter.lines.append(f"{name}_parts = {OR_NAN[item.kind]}({name}_parts, {masked})")
             after.append(f"{name} = {self._extreme(item, f'{name}_parts', value.dtype)}[:, None]")
             return
         first.append(f"{name}_parts = tl.zeros({self.tile}, {kind})")
@@ -248,7 +265,7 @@ def write(region: Region) -> WrittenKernel:
     """Return the kernel of a region."""
     rows = Rows(region)
     emitter, name = rows.emitter, kernel_name(region, "rows")
-    block = power_above(rows.width)
+    block, second = power_above(rows.width), None
     trailing = rows.first.dimensions == tuple(range(len(rows.first.others), len(rows.first.operand.shape)))
     if block <= IN_REGISTERS:
         for item in rows.reductions:
@@ -263,22 +280,34 @@ def write(region: Region) -> WrittenKernel:
         passes = 1
         tile = start * block
     else:
-        rows.tile = "[ROWS, COLUMNS]"
+        rows.tile, shared, share = "[ROWS, COLUMNS]", rows.sharing(), list[str]()
+        if shared is not None:
+            rows.range, share = ("begin", "end"), filled(SHARE, emitter, {}, width=rows.width).splitlines()
         passes = rows.in_passes() + 1
-        for stored in region.stored:
-            if not rows.is_whole(stored):
-                rows.store(stored)
         whole = [stored for stored in region.stored if rows.is_whole(stored)]
+        with emitter.block() as lines:
+            for stored in region.stored:
+                if stored not in whole:
+                    rows.store(stored)
+            results = list(lines)
+        if shared is not None:
+            parts = SharedRows(region, rows.reductions, {item.name: rows.freedom(item) for item in rows.reductions})
+            results, second = parts.divided(emitter, name, results)
+        emitter.lines.extend(results)
         if whole:
             with emitter.block() as inner:
                 for stored in whole:
                     rows.store(stored)
                 lines = list(inner)
-            emitter.lines.extend(filled(LOOP, emitter, {"body": lines}, width=rows.width).splitlines())
-        body = emitter.lines
-        source = filled(PASSES, emitter, {"body": body}, name=name, rows=rows.count)
+            emitter.lines.extend(rows.loop(lines))
+        body, more = emitter.lines, f", {SPLITS}: tl.constexpr" if second else ""
+        source = filled(PASSES, emitter, {"body": body, "share": share}, name=name, rows=rows.count, more=more)
         parameters = {"ROWS": LaunchParameter(1, (1, 2)), "COLUMNS": LaunchParameter(4096, powers(1024, 16384))}
+        if shared is not None:
+            parameters[SPLITS] = shared
         tile = 4096
+    # Rows fewer than multiprocessors leave the others, and their part of the memory's rate, without work.
+    idle = 1.0 if second or block <= IN_REGISTERS else max(1.0, MULTIPROCESSORS / rows.count)
     warps = min(16, max(1, tile // 512))
     parameters[WARPS] = LaunchParameter(warps, powers(max(1, warps // 2), min(32, warps * 4)))
     return WrittenKernel(
@@ -287,10 +316,13 @@ def write(region: Region) -> WrittenKernel:
         source=source,
         buffers=tuple(emitter.buffers),
         stored=region.stored,
-        grid=(f"triton.cdiv({rows.count}, ROWS)",),
+        grid=(f"triton.cdiv({rows.count}, ROWS)", *([SPLITS] if second else [])),
         parameters=parameters,
         constraints=(f"ROWS * COLUMNS <= {IN_REGISTERS}",) if "COLUMNS" in parameters else (),
-        work=KernelWork(float(spanning(body, ["column"])) * rows.count * rows.width, passes=1 + (passes - 1) * 0.5),
+        work=KernelWork(
+            float(spanning(body, ["column"])) * rows.count * rows.width, passes=(1 + (passes - 1) * 0.5) * idle
+        ),
+        second=second,
     )
 
 

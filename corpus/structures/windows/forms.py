@@ -56,7 +56,7 @@ def window_of(graph: OperatorGraph, value: GraphValue) -> Window | None:
     return found if found is not None and len(found.taps) * found.channels <= _MOST_TAPS else None
 
 
-def _numbers(item: Any, rank: int, default: int) -> tuple[int, ...]:
+def numbers(item: Any, rank: int, default: int) -> tuple[int, ...]:
     """Return a number for each dimension."""
     given = [item] if isinstance(item, int) else list(item or [])
     given = given or [default]
@@ -68,11 +68,9 @@ def _pool(value: GraphValue, operand: GraphValue, rank: int) -> Window | None:
     names = ["kernel_size", "stride", "padding"]
     names += ["dilation", "ceil_mode"] if most else ["ceil_mode", "count_include_pad", "divisor_override"]
     given = dict(zip(names, value.arguments[1:], strict=False)) | value.keywords
-    extents = _numbers(given["kernel_size"], rank, 1)
-    stride = _numbers(given.get("stride"), rank, 0) if given.get("stride") else extents
-    padding, dilation = (
-        _numbers(given.get(name), rank, default) for name, default in (("padding", 0), ("dilation", 1))
-    )
+    extents = numbers(given["kernel_size"], rank, 1)
+    stride = numbers(given.get("stride"), rank, 0) if given.get("stride") else extents
+    padding, dilation = (numbers(given.get(name), rank, default) for name, default in (("padding", 0), ("dilation", 1)))
     if most:
         return Window("max", operand, extents, stride, padding, dilation)
     if given.get("ceil_mode"):
@@ -96,6 +94,6 @@ def _convolution(graph: OperatorGraph, value: GraphValue, operand: GraphValue) -
     if given[6] or len(operand.shape) != len(weight.shape) or weight.dtype != value.dtype:
         return None
     rank = len(weight.shape) - 2
-    stride, padding, dilation = (_numbers(given[place], rank, default) for place, default in ((3, 1), (4, 0), (5, 1)))
+    stride, padding, dilation = (numbers(given[place], rank, default) for place, default in ((3, 1), (4, 0), (5, 1)))
     group, channels = weight.shape[0] // int(given[8]), weight.shape[1]
     return Window("convolution", operand, weight.shape[2:], stride, padding, dilation, channels, group)
