@@ -183,8 +183,8 @@ def _timed(problem: TorchProblem, kernels: list[PythonKernel], evaluator: LocalE
     """Return the kernels that a quick evaluation finds correct with their times, the fastest first."""
     quick = evaluator.beside(evaluator.settings.searching(SearchSettings()))
     times = [found.latency_ms for found in quick.screen(problem, kernels)]
-    timed = [(kernel, ms) for kernel, ms in zip(kernels, times, strict=True) if ms]
-    return sorted(timed, key=lambda item: item[1])
+    timed = sorted((ms, place) for place, ms in enumerate(times) if ms)
+    return [(kernels[place], ms) for ms, place in timed]
 
 
 def _of_templates(problem: TorchProblem, evaluator: LocalEvaluator) -> Variants:
@@ -209,7 +209,9 @@ def _best_of_each(
     """Return the best variant of each start, the fastest first; the first variant of all if none is correct."""
     every = [kernel for variants in starts for kernel in variants]
     with working(emit, f"{problem.id}: {len(every)} first kernels are screened"):
-        ranked = _timed(problem, every, evaluator) if len(every) > 1 else [(kernel, None) for kernel in every]
+        ranked: list[Timed] = [(kernel, None) for kernel in every]
+        if len(every) > 1:
+            ranked = _timed(problem, every, evaluator)
     best = (next((item for item in ranked if item[0] in variants), None) for variants in starts)
     return sorted(filter(None, best), key=ranked.index) or [(kernel, None) for kernel in every[:1]]
 
