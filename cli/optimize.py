@@ -58,6 +58,8 @@ def _optimize(
             raise OptionError("--format belongs to `list_slow`", "use --json for a run")
         if given["again"] and not list_slow:
             raise OptionError("`again` belongs to `list_slow`")
+        if given["recorded"] and not list_slow:
+            raise OptionError("`recorded` belongs to `list_slow`", "optimize a region's file with `problem`")
         if given["folder"] and not list_slow:
             raise OptionError("`folder` belongs to `list_slow`", "`kernel` names one of its kernels")
         if list_slow and given["evaluator"] != LOCAL:

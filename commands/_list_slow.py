@@ -23,6 +23,7 @@ from ..core import KernelError, ProblemError, TorchProblem
 from ..core.baselines import COMPILE, DEFAULT
 from ..core.json_lines import JsonLines
 from ..corpus import find_problem, list_problems
+from ..corpus.problems import ProblemFile
 from ..evaluators.local import LocalEvaluator
 from ..evaluators.reference.client import ReferenceLostError
 from ..runtime import result
@@ -87,6 +88,20 @@ class SlowProblem:
     device: str
     contention: float | None
     """Cores that other processes used, if that makes the times unreliable."""
+    calls: int | None = None
+    """How often a recorded region ran."""
+    share: float | None = None
+    """Its part of the time of all recorded regions, each compiled by itself."""
+
+    @property
+    def compiled_or_eager_ms(self) -> float:
+        """The faster one."""
+        return self.eager_ms if self.compile_ms is None else min(self.eager_ms, self.compile_ms)
+
+    @property
+    def to_gain(self) -> float:
+        """What could be saved of the time of all recorded regions: share times headroom, as a part."""
+        return (self.share or 0.0) * (1.0 - 1.0 / max(1.0, self.headroom))
 
     @property
     def told(self) -> str:
@@ -113,7 +128,11 @@ def render_slow(rows: Sequence[SlowKernel], form: str, problems: Sequence[SlowPr
         writer.writerows(records)
         return text.getvalue()
     kernels = [f"{row.speedup:.3f} {row.category} {row.kernel}\n" for row in rows]
-    return "".join([*kernels, *(f"{row.headroom:.3f} NO_KERNEL {row.problem}\n" for row in problems)])
+    return "".join([*kernels, *(f"{row.headroom:.3f} {_kind(row)} {row.problem}\n" for row in problems)])
+
+
+def _kind(row: SlowProblem) -> str:
+    return "NO_KERNEL" if row.share is None else f"{row.share:.1%}"
 
 
 def slow_table(slow: Sequence[SlowKernel], measured: int, threshold: float) -> Table:
@@ -133,14 +152,18 @@ def slow_table(slow: Sequence[SlowKernel], measured: int, threshold: float) -> T
 
 
 def problem_table(rows: Sequence[SlowProblem]) -> Table:
-    """Problems without a kernel, on a terminal."""
-    columns = ("problem", ">headroom", ">eager ms", ">compiled ms", ">floor ms", "name")
-    table = result.table(*columns, title=f"{len(rows)} problems without a kernel, by headroom")
+    """Problems without a kernel, or recorded regions, on a terminal."""
+    recorded = any(row.share is not None for row in rows)
+    columns = ("problem", ">headroom", ">eager ms", ">compiled ms", ">floor ms")
+    columns += (">calls", ">share") if recorded else ("name",)
+    what = "recorded regions, by share times headroom" if recorded else "problems without a kernel, by headroom"
+    table = result.table(*columns, title=f"{len(rows)} {what}")
     for row in rows:
         mark = "" if row.contention is None else " (disturbed)"
         compiled = "" if row.compile_ms is None else f"{row.compile_ms:.4g}"
         times = (f"{row.eager_ms:.4g}", compiled, f"{row.floor_ms:.3g}")
-        table.add_row(escape(row.problem), f"{row.headroom:.1f}x{mark}", *times, escape(row.name))
+        rest = (escape(row.name),) if row.share is None else (str(row.calls), f"{row.share:.1%}")
+        table.add_row(escape(row.problem), f"{row.headroom:.1f}x{mark}", *times, *rest)
     return table
 
 
@@ -220,6 +243,22 @@ def problems_without(known: Set[str], problem: str | None, dataset: Path | None,
     return [file for file in offered if file.id not in known]
 
 
+def recorded_problems(folder: Path) -> list[ProblemFile]:
+    """Return the regions that a model's run wrote to a folder. Raises `ProblemError` where there are none."""
+    paths = sorted(folder.glob("region_*.py"))
+    if not paths:
+        raise ProblemError(f"{folder} has no recorded regions; run the model with KERNELWRIGHT_RECORD={folder}")
+    return [ProblemFile(str(path), path.stem, path) for path in paths]
+
+
+def with_shares(rows: Sequence[SlowProblem], calls: Mapping[str, int]) -> list[SlowProblem]:
+    """Return rows with their shares of the time of all, the one with the most to gain first."""
+    seconds = {row.problem: calls[row.problem] * row.compiled_or_eager_ms for row in rows}
+    total = sum(seconds.values()) or 1.0
+    found = [dataclasses.replace(row, calls=calls[row.problem], share=seconds[row.problem] / total) for row in rows]
+    return sorted(found, key=lambda row: -row.to_gain)
+
+
 def problem_row(
     problem: TorchProblem, key: Mapping[str, str], evaluator: LocalEvaluator, find_or_measure: Callable[..., Metrics]
 ) -> SlowProblem:
@@ -228,7 +267,7 @@ def problem_row(
     times = [time for time in (known["eager_ms"], known["compile_ms"]) if time is not None]
     return SlowProblem(
         headroom=min(times) / known["floor_ms"],
-        problem=f"{problem.id}.py" if "/" in problem.id else problem.id,
+        problem=f"{problem.id.removesuffix('.py')}.py" if "/" in problem.id else problem.id,
         eager_ms=known["eager_ms"],
         compile_ms=known["compile_ms"],
         floor_ms=known["floor_ms"],

@@ -20,6 +20,7 @@ from ..core.events import Emit, progress
 from ..core.files import cache_folder
 from ..corpus import find_problem, list_kernel_files, list_kernels, list_problems
 from ..corpus.recorded import is_trace_dataset, list_solutions
+from ..deploy.models.reference import CALLS
 from ..evaluators.local import LocalEvaluator
 from ..runtime import command, result
 from ..runtime.jobs import Job, at_workload, choose_backend
@@ -38,8 +39,10 @@ from ._list_slow import (
     problem_row,
     problem_table,
     problems_without,
+    recorded_problems,
     render_slow,
     slow_table,
+    with_shares,
 )
 
 EXAMPLES = ("list-slow --dataset ~/KernelBench",)
@@ -59,6 +62,13 @@ class Options(TimingOptions, ProblemOptions):
         "has optimized ones.",
         metavar="DIR",
     )
+    recorded: Path | None = option(
+        None,
+        "With --list-slow: list the regions that a model's run wrote to this folder (KERNELWRIGHT_RECORD), by share of "
+        "the time times headroom.",
+        metavar="DIR",
+        trusted=True,
+    )
     resume: bool = option(False, "Continue where an earlier run stopped.", trusted=True)
     again: bool = option(False, "Measure again what other processes disturbed, instead of showing the flagged record.")
 
@@ -77,6 +87,7 @@ class Plan(command.Plan):
     shipped: bool
     """Whether shipped kernels are listed, which have the names of their problems."""
     workload: str | None
+    recorded: Path | None
     resume: bool
     again: bool
     timing: TimingOptions = field(metadata=command.NOT_SHOWN)
@@ -99,7 +110,7 @@ class Result(result.Result):
     disturbed: result.ForPython[tuple[SlowKernel, ...]]
     """Kernels whose timing other processes disturbed."""
     problems: tuple[SlowProblem, ...] = ()
-    """Problems of the dataset without a kernel, the one with the most headroom first."""
+    """Problems of the dataset without a kernel, the one with the most headroom first; or recorded regions."""
     threshold: result.ForPython[float] = 0.8
     again: result.ForPython[bool] = False
     """Whether disturbed records were measured again."""
@@ -131,7 +142,8 @@ class Result(result.Result):
         if not sys.stdout.isatty():
             yield from self.render("plain").splitlines()
             return
-        yield slow_table(self.slow, self.measured, self.threshold)
+        if self.measured or not self.problems:
+            yield slow_table(self.slow, self.measured, self.threshold)
         if self.problems:
             yield problem_table(self.problems)
 
@@ -143,13 +155,18 @@ class Result(result.Result):
 def plan(options: Options, runtime: Runtime) -> Plan:
     """Find the kernels, and the problems without one."""
     device = runtime.device(options)
-    jobs, skipped = _jobs(options, device, runtime)
+    if options.recorded is None:
+        jobs, skipped = _jobs(options, device, runtime)
+        known = {job.problem.id for job in jobs}
+        problems = problems_without(known, options.problem, options.dataset, options.folder)
+    else:
+        jobs, skipped, problems = [], [], recorded_problems(options.recorded)
     compiled = replace(options, baseline=(*options.baseline, Baseline.COMPILE))
     return Plan.of(
         options,
         device=device,
         jobs=jobs,
-        problems=problems_without({job.problem.id for job in jobs}, options.problem, options.dataset, options.folder),
+        problems=problems,
         skipped=skipped,
         shipped=options.folder is None,
         timing=options,
@@ -193,6 +210,9 @@ def run(plan: Plan, emit: Emit) -> Result:
         if plan.problems:
             evaluator = stack.enter_context(plan.open_compiling())
         problems = rows_of([(file.id, file) for file in plan.problems], row_of_problem)
+    ranked = sorted(problems, key=lambda row: -row.headroom)
+    if plan.recorded is not None:
+        ranked = with_shares(problems, {str(file.path): file.read().integers.get(CALLS, 1) for file in plan.problems})
     # A disturbed time may be arbitrarily wrong: a reference that waited turned a true 0.47x into 9.7x.
     listed = [row for row in rows if row.speedup < plan.threshold or row.contention is not None]
     return Result(
@@ -201,7 +221,7 @@ def run(plan: Plan, emit: Emit) -> Result:
         failed=tuple(failed),
         skipped=tuple(plan.skipped),
         disturbed=tuple(row for row in rows if row.contention is not None),
-        problems=tuple(sorted(problems, key=lambda row: -row.headroom)),
+        problems=tuple(ranked),
         threshold=plan.threshold,
         again=plan.again,
     )

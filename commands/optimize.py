@@ -34,7 +34,7 @@ EXAMPLES = (
     "optimize --kernel 2_10 --model openai/o3 --beam 2 --max-cost 3",
 )
 VERBOSE = True
-ALSO = ("list_slow", ("threshold", "folder", "again"))
+ALSO = ("list_slow", ("threshold", "folder", "recorded", "again"))
 AGENTS = ("kernel", "target_speedup", "max_iterations", "problem", "workload", "backend", "reference", "inputs")
 
 

@@ -71,7 +71,7 @@ def write(deployment: Deployment, output: Path) -> list[str]:
         with tempfile.TemporaryDirectory(prefix=f".{output.name}-", dir=output.parent) as beside:
             staged = Path(beside) / "package"
             _write_files(deployment, staged)
-            told = _checked(deployment, staged)
+            told = checked(deployment.package, staged)
             staged.chmod(0o755)
             os.replace(staged, output)
     except OSError as error:
@@ -85,21 +85,27 @@ def _write_files(deployment: Deployment, folder: Path) -> None:
     kernels = package / "kernels"
     kernels.mkdir()
     (kernels / "__init__.py").write_text('"""The kernels, as they were measured."""\n')
-    visible = True
-    for entry in deployment.entries:
-        source, traceable = entry.measured.kernel.source, False
-        if entry.measured.kernel.language is TRITON:
-            source, traceable = with_visible_launches(source)
-        visible = visible and traceable and not entry.description.kernel_has_own_tensors
-        (kernels / f"{entry.name}.py").write_text(source)
-    first = deployment.entries[0]
-    visible = visible and not first.description.reference_has_own_tensors
-    (package / "reference.py").write_text(first.measured.problem.source)
+    sources, visible = kernel_sources(deployment.entries)
+    for name, source in sources.items():
+        (kernels / f"{name}.py").write_text(source)
+    (package / "reference.py").write_text(deployment.entries[0].measured.problem.source)
     table = table_of(deployment.name, deployment.entries, visible)
     (package / "table.json").write_text(_table_text(table))
     for path, text in _rendered(deployment).items():
         (folder / path).parent.mkdir(exist_ok=True)
         (folder / path).write_text(text)
+
+
+def kernel_sources(entries: Sequence[Entry]) -> tuple[dict[str, str], bool]:
+    """Return the kernels' files by module name, and whether torch.compile may see their launches."""
+    sources, visible = {}, not entries[0].description.reference_has_own_tensors
+    for entry in entries:
+        source, traceable = entry.measured.kernel.source, False
+        if entry.measured.kernel.language is TRITON:
+            source, traceable = with_visible_launches(source)
+        visible = visible and traceable and not entry.description.kernel_has_own_tensors
+        sources[entry.name] = source
+    return sources, visible
 
 
 def _table_text(table: dict[str, Any]) -> str:
@@ -190,15 +196,16 @@ def _versions(entries: Sequence[Entry]) -> str:
     return "; ".join(dict.fromkeys(texts))
 
 
-def _checked(deployment: Deployment, folder: Path) -> list[str]:
-    """Import the package in a sandbox without this one, and compare it with the reference where its device is here."""
-    request = json.dumps({"folder": str(folder), "package": deployment.package})
+def checked(package: str, folder: Path) -> list[str]:
+    """Import a package in a sandbox without this one, and compare it with the reference where its device is here.
+
+    Return a line for each comparison. Raises `KernelError` where it cannot be imported or is wrong.
+    """
+    request = json.dumps({"folder": str(folder), "package": package})
     environment = allowed_environment(os.environ, asked_by=request)
     environment = {name: value for name, value in environment.items() if name != "PYTHONPATH"}
     with temporary_folder("kernelwright-deploy-") as own:
-        found = confined_answer_of(
-            _CHECK, own, [folder], request, TIMEOUT_S, f"{deployment.package} is not deployed", environment
-        )
+        found = confined_answer_of(_CHECK, own, [folder], request, TIMEOUT_S, f"{package} is not deployed", environment)
     if wrong := [text for text, passed in found if not passed]:
-        raise KernelError(f"{deployment.package} is not deployed: {wrong[0]}")
+        raise KernelError(f"{package} is not deployed: {wrong[0]}")
     return [text for text, _ in found]

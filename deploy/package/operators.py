@@ -87,7 +87,7 @@ class DeployedOperator:
         if kernel is None:
             row = self.dispatch.row(arguments, key)
             if row is None:
-                return self._own(self._reference(given)(inputs, weights), given)
+                return self.by_reference(given)
             device = META if self.visible else _device_of(given)
             kernel = self.modules.kernel(row.kernel, row.sizes, device)
             if key is not None:
@@ -96,6 +96,10 @@ class DeployedOperator:
                 ready[key] = kernel
         with contextlib.nullcontext() if key is None else _current(_device_of(given)):
             return self._own(kernel(inputs, weights), given)
+
+    def by_reference(self, arguments: Sequence[Any]) -> Any:
+        """Compute the operator in plain torch."""
+        return self._own(self._reference(arguments)(*self._split(arguments)), arguments)
 
     def _split(self, arguments: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
         count = len(arguments) - len(self.weights)

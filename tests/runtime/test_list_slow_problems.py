@@ -134,3 +134,21 @@ def test_both_kinds_of_rows_go_into_one_pipe(dataset: Path, evaluator: Evaluator
     table = list(csv.DictReader(io.StringIO(found.render("csv"))))
     assert (table[0]["kernel"], table[0]["headroom"]) == ("gemm_tilelang_cpu", "")
     assert (table[2]["problem"], table[2]["kernel"], float(table[2]["headroom"])) == (BAG, "", pytest.approx(10.0))
+
+
+def test_recorded_regions_are_ranked_by_share_times_headroom(
+    tmp_path: Path, evaluator: Evaluator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, calls in (("region_seldom", 1), ("region_often", 3)):
+        (tmp_path / "recorded").mkdir(exist_ok=True)
+        (tmp_path / "recorded" / f"{name}.py").write_text(f"{SCALE_PROBLEM}\nCALLS = {calls}\n")
+    found = kernelwright.list_slow(device="cpu", recorded=Path("recorded"))
+    assert [(row.problem, row.calls, row.share) for row in found.problems] == [
+        ("recorded/region_often.py", 3, 0.75),
+        ("recorded/region_seldom.py", 1, 0.25),
+    ]
+    assert found.exit_code == 0 and not found.measured
+    assert found.render("plain").splitlines()[0] == "10.000 75.0% recorded/region_often.py"
+    with pytest.raises(ProblemError, match="empty has no recorded regions; run the model with KERNELWRIGHT_RECORD"):
+        kernelwright.list_slow(device="cpu", recorded=Path("empty"))

@@ -1,0 +1,168 @@
+"""Records what a model runs: each region as a problem file, with counts and what kind of values it got.
+
+The first call of a compiled graph is interpreted beside Inductor's code to look at values; no data are kept.
+"""
+
+from __future__ import annotations
+
+import atexit
+import copy
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._inductor.compile_fx import compile_fx_inner
+from torch._inductor.custom_graph_pass import CustomGraphPass
+from torch.fx import Graph, GraphModule, Interpreter, Node
+
+from ...core import ResultsError
+from ...core.files import write_whole
+from ...core.text import first_line
+from .partition import regions_of
+from .reference import CALLS
+from .region import ModelRegion, UnwrittenRegionError, problem_source, written_region
+from .statistics import TensorStatistics
+
+
+@dataclass
+class RecordedRegion:
+    """A region that ran, once for all places where it is."""
+
+    region: ModelRegion
+    calls: int = 0
+    """How often it ran."""
+    places: int = 0
+    """In how many places of all graphs it is."""
+    inputs: list[TensorStatistics | None] = field(default_factory=list)
+    """What its inputs were like in the first place; None for those that were not seen."""
+
+    def source(self) -> str:
+        """Return its problem file."""
+        about = [f"It ran {self.calls} times, in {self.places} places of the model's graphs."]
+        drawn = [item.expression if item is not None else None for item in self.inputs]
+        return problem_source(self.region, about, drawn) + f"\n\n{CALLS} = {self.calls}\n"
+
+
+class RegionRecorder:
+    """What one process recorded, for a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.regions: dict[str, RecordedRegion] = {}
+        self.left: dict[str, int] = {}
+        """Reasons why regions could not be written, with how many there are."""
+        self._warned = False
+
+    def inner_compile(self, graph_module: Any, example_inputs: Sequence[Any], **options: Any) -> Any:
+        """Compile a graph as Inductor does, and record its calls. The pass of `collecting` must be among its passes."""
+        self._collected: Graph | None = None
+        compiled = compile_fx_inner(graph_module, example_inputs, **options)
+        if self._collected is None:
+            return compiled
+        graph = GraphModule(graph_module, self._collected)
+        found = self._entered(graph.graph)
+        first = True
+
+        def call(arguments: list[Any]) -> Any:
+            nonlocal first
+            if first:
+                first = False
+                self._observe(graph, found, list(arguments))
+                self.write()
+            for recorded, _ in found:
+                recorded.calls += 1
+            return compiled(arguments)
+
+        call._boxed_call = True  # type: ignore[attr-defined]
+        return call
+
+    @property
+    def collecting(self) -> CustomGraphPass:
+        """The pass that shows graphs to the recorder."""
+        return _Collecting(self._keep)
+
+    def write(self) -> None:
+        """Write all problem files. Where that fails it is told once, and the model runs on."""
+        try:
+            for key, recorded in self.regions.items():
+                write_whole(
+                    self.folder / f"region_{key[:16]}.py", recorded.source(), "choose another KERNELWRIGHT_RECORD"
+                )
+        except ResultsError as error:
+            if not self._warned:
+                warnings.warn(f"kernelwright: nothing is recorded: {error}", stacklevel=2)
+            self._warned = True
+
+    def _keep(self, graph: Graph) -> None:
+        self._collected = copy.deepcopy(graph)
+
+    def _entered(self, graph: Graph) -> list[tuple[RecordedRegion, ModelRegion]]:
+        found = []
+        for group in regions_of(graph):
+            try:
+                region = written_region(group)
+            except UnwrittenRegionError as reason:
+                self.left[str(reason)] = self.left.get(str(reason), 0) + 1
+                continue
+            recorded = self.regions.setdefault(region.key, RecordedRegion(region))
+            recorded.places += 1
+            found.append((recorded, region))
+        return found
+
+    def _observe(
+        self, graph: GraphModule, found: Sequence[tuple[RecordedRegion, ModelRegion]], arguments: list[Any]
+    ) -> None:
+        new = [(recorded, region) for recorded, region in found if not recorded.inputs]
+        gpus = range(torch.cuda.device_count()) if torch.cuda.is_available() else ()
+        try:
+            with torch.no_grad(), torch.random.fork_rng(devices=gpus):
+                seen = _Observer(graph, {item.node: item for _, region in new for item in region.inputs})
+                seen.run(*arguments)
+        except Exception as error:
+            warnings.warn(f"kernelwright: values were not looked at ({first_line(error)})", stacklevel=2)
+            return
+        for recorded, region in new:
+            if not recorded.inputs:
+                recorded.inputs = [seen.statistics.get(item.node) for item in region.inputs]
+
+
+class _Collecting(CustomGraphPass):  # type: ignore[misc]
+    def __init__(self, keep: Callable[[Graph], None]) -> None:
+        self._keep = keep
+
+    def __call__(self, graph: Graph) -> None:
+        self._keep(graph)
+
+    def uuid(self) -> Any:
+        return None  # compiled code that is recorded enters no cache
+
+
+class _Observer(Interpreter):  # type: ignore[misc]
+    """Runs a graph without writing to its inputs, and looks at some values."""
+
+    def __init__(self, graph: GraphModule, wanted: dict[Node, Any]) -> None:
+        super().__init__(graph)
+        self._wanted = wanted
+        self.statistics: dict[Node, TensorStatistics] = {}
+
+    def run_node(self, n: Node) -> Any:
+        """Run one node; a write to an argument is left out."""
+        schema = getattr(n.target, "_schema", None)
+        if n.op == "call_function" and ((schema is None and not callable(n.target)) or (schema and schema.is_mutable)):
+            return self.fetch_args_kwargs_from_env(n)[0][0]
+        result = super().run_node(n)
+        if n in self._wanted and isinstance(result, torch.Tensor):
+            self.statistics[n] = TensorStatistics.of(result, self._wanted[n].order)
+        return result
+
+
+@lru_cache(maxsize=1)
+def recorder_for(folder: Path) -> RegionRecorder:
+    """Return the recorder of this process, which writes once more when Python ends."""
+    recorder = RegionRecorder(folder)
+    atexit.register(recorder.write)
+    return recorder
