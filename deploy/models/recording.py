@@ -42,7 +42,8 @@ class RecordedRegion:
 
     def source(self) -> str:
         """Return its problem file."""
-        about = [f"It ran {self.calls} times, in {self.places} places of the model's graphs."]
+        where = "one place" if self.places == 1 else f"{self.places} places"
+        about = [f"It ran {self.calls} times, in {where} of the model's graphs."]
         drawn = [item.expression if item is not None else None for item in self.inputs]
         return problem_source(self.region, about, drawn) + f"\n\n{CALLS} = {self.calls}\n"
 
@@ -56,14 +57,15 @@ class RegionRecorder:
         self.left: dict[str, int] = {}
         """Reasons why regions could not be written, with how many there are."""
         self._warned = False
+        self._collected: list[Graph] = []
 
     def inner_compile(self, graph_module: Any, example_inputs: Sequence[Any], **options: Any) -> Any:
         """Compile a graph as Inductor does, and record its calls. The pass of `collecting` must be among its passes."""
-        self._collected: Graph | None = None
+        self._collected.clear()
         compiled = compile_fx_inner(graph_module, example_inputs, **options)
-        if self._collected is None:
+        if not self._collected:
             return compiled
-        graph = GraphModule(graph_module, self._collected)
+        graph = GraphModule(graph_module, self._collected.pop())
         found = self._entered(graph.graph)
         first = True
 
@@ -77,7 +79,7 @@ class RegionRecorder:
                 recorded.calls += 1
             return compiled(arguments)
 
-        call._boxed_call = True  # type: ignore[attr-defined]
+        call._boxed_call = True
         return call
 
     @property
@@ -98,7 +100,7 @@ class RegionRecorder:
             self._warned = True
 
     def _keep(self, graph: Graph) -> None:
-        self._collected = copy.deepcopy(graph)
+        self._collected.append(copy.deepcopy(graph))
 
     def _entered(self, graph: Graph) -> list[tuple[RecordedRegion, ModelRegion]]:
         found = []

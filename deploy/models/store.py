@@ -76,7 +76,7 @@ class StoredRegion(BaseModel):
         """Return the entry's file."""
         import yaml
 
-        class _Readable(yaml.SafeDumper):
+        class _Readable(yaml.SafeDumper):  # type: ignore[misc]
             pass
 
         def text(dumper: Any, value: str) -> Any:
@@ -84,7 +84,7 @@ class StoredRegion(BaseModel):
 
         _Readable.add_representer(str, text)
         document = self.model_dump(mode="json")
-        return _TOP + yaml.dump(document, Dumper=_Readable, sort_keys=False, allow_unicode=True, width=120)
+        return _TOP + str(yaml.dump(document, Dumper=_Readable, sort_keys=False, allow_unicode=True, width=120))
 
 
 @dataclass(frozen=True)
