@@ -154,8 +154,8 @@ def slow_table(slow: Sequence[SlowKernel], measured: int, threshold: float) -> T
 def problem_table(rows: Sequence[SlowProblem]) -> Table:
     """Problems without a kernel, or recorded regions, on a terminal."""
     recorded = any(row.share is not None for row in rows)
-    columns = ("problem", ">headroom", ">eager ms", ">compiled ms", ">floor ms")
-    columns += (">calls", ">share") if recorded else ("name",)
+    last = (">calls", ">share") if recorded else ("name",)
+    columns = ("problem", ">headroom", ">eager ms", ">compiled ms", ">floor ms", *last)
     what = "recorded regions, by share times headroom" if recorded else "problems without a kernel, by headroom"
     table = result.table(*columns, title=f"{len(rows)} {what}")
     for row in rows:

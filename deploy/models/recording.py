@@ -79,7 +79,7 @@ class RegionRecorder:
                 recorded.calls += 1
             return compiled(arguments)
 
-        call._boxed_call = True
+        call._boxed_call = True  # type: ignore[attr-defined]
         return call
 
     @property
