@@ -132,7 +132,7 @@ def _profile(roofline: str, device: str, metrics: str) -> Profile:
         cores=int(_number(r"(\d+) multiprocessors", device)), **UNKNOWN,
     )  # fmt: skip
     limits = DeviceLimits(
-        capability=90, multiprocessors=ceilings.cores, shared_bytes=227 * 1024, registers=65_536, threads=2048,
+        architecture="sm_90", multiprocessors=ceilings.cores, shared_bytes=227 * 1024, registers=65_536, threads=2048,
         l2_bytes=11 << 20, clock_mhz=1111,
     )  # fmt: skip
     operators = re.search(r"operators of the reference: (.*)", roofline)

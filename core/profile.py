@@ -5,10 +5,12 @@ Williams, Waterman, Patterson: Roofline, CACM 52(4), 2009.
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from collections.abc import Mapping
+from typing import Any, Self
 
-_SPECIAL_FUNCTIONS = 16
-"""Results of exp2, log2, rsqrt, sin, ... per clock and multiprocessor, on GPUs since compute capability 5.0."""
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from .devices import Architecture, architecture, architecture_name
 
 
 class Ceilings(BaseModel):
@@ -48,8 +50,8 @@ class DeviceLimits(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    capability: int = Field(gt=0)
-    """Compute capability: 80 is Ampere, 90 is Hopper."""
+    architecture: str
+    """The name of its architecture: 'sm_90' is Hopper, 'gfx942' CDNA 3. Older records have a compute capability."""
     multiprocessors: int = Field(gt=0)
     shared_bytes: int = Field(gt=0)
     """Maximum shared memory of a block in bytes."""
@@ -62,13 +64,42 @@ class DeviceLimits(BaseModel):
     clock_mhz: float | None = Field(default=None, gt=0)
     """Maximum clock of the multiprocessors; None in older records."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _of_capability(cls, record: Any) -> Any:
+        if not isinstance(record, dict) or "capability" not in record:
+            return record
+        others = {name: value for name, value in record.items() if name != "capability"}
+        return {"architecture": f"sm_{record['capability']}", **others}
+
+    @classmethod
+    def of_properties(cls, properties: Mapping[str, Any]) -> Self:
+        """Return the limits of a GPU with these properties of torch's; raises `DeviceError` for one of no known kind.
+
+        Torch has no registers of AMD's GPUs: they are the architecture's.
+        """
+        name = architecture_name(properties)
+        clock = properties.get("clock_rate")
+        return cls(
+            architecture=name,
+            multiprocessors=properties["multi_processor_count"],
+            shared_bytes=properties.get("shared_memory_per_block_optin") or properties["shared_memory_per_block"],
+            registers=architecture(name).registers,
+            threads=properties["max_threads_per_multi_processor"],
+            l2_bytes=properties.get("L2_cache_size") or None,
+            clock_mhz=clock / 1e3 if clock else None,
+        )
+
+    @property
+    def described(self) -> Architecture:
+        """What else is known of the architecture; raises `DeviceError` where nothing is."""
+        return architecture(self.architecture)
+
     @property
     def exp_g_s(self) -> float | None:
-        """Exponentials per second in 1e9: 16 per clock and multiprocessor.
-
-        CUDA C++ Programming Guide, 'Throughput of Native Arithmetic Instructions'. None without the clock.
-        """
-        return None if self.clock_mhz is None else _SPECIAL_FUNCTIONS * self.multiprocessors * self.clock_mhz / 1e3
+        """Exponentials per second in 1e9. None without the clock, or where the architecture's rate is not known."""
+        rate = self.described.special_functions
+        return None if self.clock_mhz is None or rate is None else rate * self.multiprocessors * self.clock_mhz / 1e3
 
 
 class MatrixProduct(BaseModel):

@@ -55,7 +55,7 @@ _ATTRIBUTES = {"major": 75, "minor": 76, "multiprocessors": 16, "shared_bytes": 
 def device_limits(device: str) -> DeviceLimits:
     """Return a GPU's limits, from the driver."""
     found = {name: _attribute(device, name) for name in _ATTRIBUTES}
-    return DeviceLimits(capability=10 * found.pop("major") + found.pop("minor"), **found)
+    return DeviceLimits(architecture=f"sm_{10 * found.pop('major') + found.pop('minor')}", **found)
 
 
 def _attribute(device: str, name: str) -> int:

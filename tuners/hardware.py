@@ -23,10 +23,8 @@ ACCUMULATORS = 192
 MAX_THREADS = 1024
 USUAL_THREADS = 128.0
 """Assumed block size where none is given."""
-ASYNCHRONOUS = range(90, 120)
-"""Compute capabilities of GPUs whose matrix units read their operands from shared memory."""
 ASYNCHRONOUS_ROWS = 64
-"""Rows that a tile needs for that."""
+"""Rows that a tile needs where matrix units read their operands from shared memory."""
 FMA_BYTES = 4096.0
 """Fused multiply-adds per clock of a multiprocessor, times the bytes of an operand. This and the next two are round
 numbers of recent GPUs: they only rank candidates, so only their ratios matter."""
@@ -79,7 +77,7 @@ def _buffers(kernel: Kernel, roles: ParameterRoles, limits: DeviceLimits, produc
     if kernel.language.keeps_stages:
         return f"max({roles.stages}, 1)"
     fewer = f"max({roles.stages} - 1, 1)"
-    may_be_asynchronous = limits.capability in ASYNCHRONOUS and product.element_bytes <= 2
+    may_be_asynchronous = limits.described.asynchronous and product.element_bytes <= 2
     if kernel.language.keeps_asynchronous_stages and roles.warps and may_be_asynchronous:
         rows = roles.n if turns_tiles(kernel, roles.own(function_names(kernel))) else roles.m
         return f"({roles.stages} if {rows} >= {ASYNCHRONOUS_ROWS} and {roles.warps} >= 4 else {fewer})"

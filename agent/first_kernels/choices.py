@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
+from ...core.devices.nvidia import HOPPER
 from ...core.expressions import Expression
 
 WARPS, STAGES = "num_warps", "num_stages"
@@ -17,7 +18,7 @@ _ACCUMULATORS = 128
 _ELEMENTS = 64
 """Elements of a tile per thread."""
 _SMALL = 8
-_SHARED_BYTES = 227 * 1024
+_SHARED_BYTES = HOPPER.block_shared_bytes
 """Shared memory per block of the largest multiprocessor today."""
 
 

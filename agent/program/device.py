@@ -21,18 +21,27 @@ def device_text(profile: Profile) -> str:
             f"fp32 matrix products {digits(ceilings.matrix_gflop_s)} GFLOP/s"
         )
     lines = [
-        f"{profile.device}: {ceilings.cores} multiprocessors, compute capability {limits.capability / 10:.1f}",
+        f"{profile.device}: {ceilings.cores} multiprocessors, {_architecture(limits)}",
         f"a block may take {limits.shared_bytes // 1024} KiB of shared memory; {limits.registers} registers and "
         f"{limits.threads} threads per multiprocessor" + _cache(limits),
         f"measured: a copy {digits(ceilings.copy_gb_s)} GB/s (read plus written)" + "".join(_small(ceilings)),
         f"matrix products in GFLOP/s, measured: {', '.join(_products(ceilings))}",
     ]
     if limits.exp_g_s is not None:
+        rate, clock = limits.described.special_functions, digits(limits.clock_mhz or 0)
         lines.append(
             f"not measured, from the device's limits: {digits(limits.exp_g_s)} G exponentials/s "
-            f"(16 per clock and multiprocessor at {digits(limits.clock_mhz or 0)} MHz)"
+            f"({rate} per clock and multiprocessor at {clock} MHz)"
         )
     return "\n".join(lines)
+
+
+def _architecture(limits: DeviceLimits) -> str:
+    """Return the architecture as a model knows it: 'compute capability 9.0', or 'gfx942 (CDNA 3)'."""
+    described = limits.described
+    if isinstance(described.triton, int):
+        return f"compute capability {described.triton / 10:.1f}"
+    return f"{described.name} ({described.generation})"
 
 
 def versions_text(kernel: Kernel, environment: Mapping[str, str]) -> str:

@@ -8,15 +8,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from string import Template
 
+from ...core.devices.nvidia import HOPPER
 from ...core.operator_graph import GraphValue, OperatorGraph
 from .emitter import Emitter
 
 WARPS, STAGES = "num_warps", "num_stages"
 SPLITS = "SPLITS"
 """The number of programs that share one result, if a structure can divide it."""
-MULTIPROCESSORS = 132
+MULTIPROCESSORS = HOPPER.card.multiprocessors
 """An H100's."""
-SHARED_BYTES = 227 * 1024
+SHARED_BYTES = HOPPER.block_shared_bytes
 """What a program may have of an H100's shared memory."""
 
 

@@ -6,8 +6,17 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
+from ...core.devices import architecture, architecture_name, kind_of
 from .base import UntraceableCallError
 from .triton_interpreter.limits import InterpreterLimitError
+
+
+def triton_target(properties: Mapping[str, Any]) -> Any:
+    """Return what Triton compiles for on a GPU with these properties of torch's."""
+    from triton.backends.compiler import GPUTarget
+
+    of = architecture(architecture_name(properties))
+    return GPUTarget(kind_of(of.name).id, of.triton, of.warp_size)
 
 
 class InterpretedDriver:
@@ -52,7 +61,7 @@ class InterpretedDriver:
 def _triton_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
     """Return torch's properties by the names that Triton's driver gives them."""
     return {
-        "max_shared_mem": properties["shared_memory_per_block_optin"],
+        "max_shared_mem": properties.get("shared_memory_per_block_optin") or properties["shared_memory_per_block"],
         "max_num_regs": properties["regs_per_multiprocessor"],
         "multiprocessor_count": properties["multi_processor_count"],
         "warpSize": properties["warp_size"],

@@ -8,6 +8,7 @@ PROPERTIES = (
     "name",
     "major",
     "minor",
+    "gcnArchName",
     "multi_processor_count",
     "total_memory",
     "shared_memory_per_block",
@@ -19,7 +20,8 @@ PROPERTIES = (
     "L2_cache_size",
     "clock_rate",
 )
-"""Properties that a kernel may query; 'major' and 'minor' are required, others are optional."""
+"""Properties that a kernel may query; 'major' and 'minor' are required, others are optional, as `gcnArchName`
+of AMD's GPUs is."""
 
 
 def describe_gpu(device: str) -> dict[str, Any]:

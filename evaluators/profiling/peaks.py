@@ -6,14 +6,14 @@ import contextlib
 from functools import partial
 from typing import Any
 
+from ...core.devices import architecture, architecture_name
 from ..timing.clock import Call, Clock, always
 from ..workers.channel import Message
+from .gpu_properties import describe_gpu
 from .memory_rates import memory_rates
 
 _COPY_MIB = {"cpu": 64, "cuda": 1024}
 _NARROW = {"half_gflop_s": "float16", "bfloat16_gflop_s": "bfloat16"}
-_FLOAT8 = (8, 9)
-"""Compute capability from which GPUs multiply fp8."""
 MATRIX_ROWS = {"cpu": 512, "cuda": 8192}
 """Rows of the product; on a CPU few, since a call of 1 ms is seldom interrupted while others use the cores."""
 _REPEATS = {"cpu": 100, "cuda": 20}
@@ -56,10 +56,10 @@ def measure(device: str) -> Message:
         for name, dtype in _NARROW.items():
             left_operand, right_operand = (operand.to(getattr(torch, dtype)) for operand in (left, right))
             on_gpu[name] = 2 * n**3 / fastest(partial(torch.mm, left_operand, right_operand)) / 1e6
-        if torch.cuda.get_device_capability(device) >= _FLOAT8:
+        if float8 := architecture(architecture_name(describe_gpu(device))).float8:
             # A library without such a product is no reason to fail: the ceiling stays unknown.
             with contextlib.suppress(RuntimeError, AttributeError, TypeError, ValueError):
-                on_gpu["float8_gflop_s"] = 2 * n**3 / fastest(_float8_product(left, right)) / 1e6
+                on_gpu["float8_gflop_s"] = 2 * n**3 / fastest(_float8_product(left, right, float8[0])) / 1e6
         on_gpu |= memory_rates(clock)
     else:
         cores = torch.get_num_threads()
@@ -71,16 +71,16 @@ def measure(device: str) -> Message:
     }
 
 
-def _float8_product(left: Any, right: Any) -> Call:
+def _float8_product(left: Any, right: Any, dtype: str) -> Call:
     """Return a call that multiplies in fp8 at the highest rate; torch wants the right operand by columns."""
     import torch
 
-    left_operand, right_operand = left.to(torch.float8_e4m3fn), right.to(torch.float8_e4m3fn).t()
+    left_operand, right_operand = (operand.to(getattr(torch, dtype)) for operand in (left, right))
     scale = torch.ones((), device=left.device)
     return partial(
         torch._scaled_mm,
         left_operand,
-        right_operand,
+        right_operand.t(),
         scale_a=scale,
         scale_b=scale,
         out_dtype=torch.bfloat16,

@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from ...core.devices import architecture_name
 from ..languages.base import CompiledKernel, imported_supports
 from ..workers.channel import Message
+from .gpu_properties import describe_gpu
 from .occupancy import occupancy
 
 ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
@@ -57,10 +59,10 @@ def _profile_gpu(
         trace = traced(call, device)
         if number and _on_device(trace):
             break
-    major, minor = torch.cuda.get_device_capability(device)
+    properties = describe_gpu(device)
     compiled = compiled_kernels()
     names = {kernel.name for kernel in compiled}
-    return read_trace(trace, compiled, own or names.__contains__, 10 * major + minor)
+    return read_trace(trace, compiled, own or names.__contains__, architecture_name(properties))
 
 
 def traced(call: Callable[[], object], device: str) -> Message:
@@ -80,7 +82,7 @@ def traced(call: Callable[[], object], device: str) -> Message:
 
 
 def read_trace(
-    trace: Message, compiled: Sequence[CompiledKernel], own: Callable[[str], bool], capability: int
+    trace: Message, compiled: Sequence[CompiledKernel], own: Callable[[str], bool], architecture: str
 ) -> Message:
     """Return the fields of `core.KernelProfile` from the Chrome trace of one call."""
     events = _on_device(trace)
@@ -89,7 +91,7 @@ def read_trace(
         given = event.get("args", {})
         launch = (given.get("registers per thread"), given.get("shared memory"), _product(given.get("block")))
         launched.setdefault((event["name"], _product(given.get("grid")), *launch), []).append(event)
-    kernels = [_kernel(key, group, compiled, own, capability) for key, group in launched.items()]
+    kernels = [_kernel(key, group, compiled, own, architecture) for key, group in launched.items()]
     return {"kernels": sorted(kernels, key=lambda kernel: -kernel["time_ms"])}
 
 
@@ -102,7 +104,7 @@ def _kernel(
     events: Sequence[Message],
     compiled: Sequence[CompiledKernel],
     own: Callable[[str], bool],
-    capability: int,
+    architecture: str,
 ) -> Message:
     name, blocks, registers, shared, threads = key
     known = find_kernel(compiled, name, registers)
@@ -118,7 +120,7 @@ def _kernel(
         "threads": threads,
         "blocks": blocks,
     }
-    kept = occupancy(capability, threads, registers, shared or 0) if threads and registers else None
+    kept = occupancy(architecture, threads, registers, shared or 0) if threads and registers else None
     if kept is not None:
         found |= {"occupancy": kept.share, "limited_by": kept.limited_by, "resident_blocks": kept.blocks}
     return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from ...core import Ceilings, DeviceLimits, MatrixProduct, Profile
 from ...core.cache import Cache
@@ -33,20 +32,8 @@ def profile(
         operators=tuple(counted["operators"]),
         product=MatrixProduct(**product) if product else None,
         ceilings=ceilings(reference_client, device, memory, ours, heeds_load),
-        limits=_limits(properties) if properties else None,
+        limits=DeviceLimits.of_properties(properties) if properties else None,
         device=reference_client.environment["device"],
-    )
-
-
-def _limits(properties: dict[str, Any]) -> DeviceLimits:
-    return DeviceLimits(
-        capability=10 * properties["major"] + properties["minor"],
-        multiprocessors=properties["multi_processor_count"],
-        shared_bytes=properties.get("shared_memory_per_block_optin", properties["shared_memory_per_block"]),
-        registers=properties["regs_per_multiprocessor"],
-        threads=properties["max_threads_per_multi_processor"],
-        l2_bytes=properties.get("L2_cache_size") or None,
-        clock_mhz=properties["clock_rate"] / 1e3 if properties.get("clock_rate") else None,
     )
 
 

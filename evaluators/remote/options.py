@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Self
 
 from ...entry_points import names_of
-from ..languages.described_gpu import DESCRIBED
 
 CPU, CUDA, AUTO = "cpu", "cuda", "auto"
 
@@ -43,13 +42,14 @@ class RemoteOptions:
     @classmethod
     def checked(cls, where: str, gpu: str | None, ray_address: str | None, device: str) -> Self | None:
         """Return the options of a command, None for this machine. Raises `OptionError` for contradictory values."""
+        from ...core.devices import cards
         from ...core.errors import OptionError
 
         if where != LOCAL and where not in choices():
             raise OptionError(f"there is no evaluator {where!r}", f"use one of {', '.join(choices())}")
         if gpu is not None and where == LOCAL and device == CPU:
-            if gpu.upper() not in DESCRIBED:
-                raise OptionError(f"`gpu` {gpu}: on a CPU launchers may be told of {', '.join(DESCRIBED)}")
+            if gpu.upper() not in cards():
+                raise OptionError(f"`gpu` {gpu}: on a CPU launchers may be told of {', '.join(cards())}")
             return None
         if gpu is not None and where != MODAL:
             raise OptionError(

@@ -9,7 +9,7 @@ from kernelwright.core import Ceilings, DeviceKernel, DeviceLimits, KernelProfil
 from kernelwright.core.bottleneck import Bottleneck, find_bottleneck
 from kernelwright.core.retrieval import BOTTLENECKS
 
-LIMITS = DeviceLimits(capability=90, multiprocessors=132, shared_bytes=232_448, registers=65_536, threads=2048)
+LIMITS = DeviceLimits(architecture="sm_90", multiprocessors=132, shared_bytes=232_448, registers=65_536, threads=2048)
 GPU = Profile(
     flops=1e8,
     matrix_flops=0,

@@ -54,7 +54,7 @@ def test_a_ceiling_comes_with_its_precision(dtype: str, ceilings: dict[str, floa
 
 def test_exponentials_follow_from_the_clock() -> None:
     limits = DeviceLimits(
-        capability=90, multiprocessors=132, shared_bytes=232448, registers=65536, threads=2048, clock_mhz=1000
+        architecture="sm_90", multiprocessors=132, shared_bytes=232448, registers=65536, threads=2048, clock_mhz=1000
     )
     assert limits.exp_g_s == 16 * 132
     assert limits.model_copy(update={"clock_mhz": None}).exp_g_s is None

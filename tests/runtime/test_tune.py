@@ -60,7 +60,7 @@ def test_constraints_name_sizes_of_the_problem(made_up: MadeUp, monkeypatch: pyt
 def test_the_kernels_own_config_is_tried_whatever_is_known_of_the_device(
     made_up: MadeUp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limits = DeviceLimits(capability=90, multiprocessors=132, shared_bytes=232448, registers=65536, threads=2048)
+    limits = DeviceLimits(architecture="sm_90", multiprocessors=132, shared_bytes=232448, registers=65536, threads=2048)
     monkeypatch.setattr(made_up, "profile", lambda problem: PROFILE.model_copy(update={"limits": limits}))
     kernel = Path("1_999.py")
     kernel.write_text(f"THREADS = 2048\n{kernel.read_text()}")

@@ -17,7 +17,7 @@ CPU = Profile(
     device="test",
     product=MatrixProduct(m=1000, n=512, k=256, element_bytes=2),
 )
-LIMITS = DeviceLimits(capability=90, multiprocessors=132, shared_bytes=232448, registers=65536, threads=2048)
+LIMITS = DeviceLimits(architecture="sm_90", multiprocessors=132, shared_bytes=232448, registers=65536, threads=2048)
 GPU = CPU.model_copy(update={"limits": LIMITS})
 TILES = SearchSpace.of(
     {

@@ -22,7 +22,9 @@ SPACE = SearchSpace.of({"A": list(range(10)), "B": list(range(10))})
 TILES = SearchSpace.of({"BLOCK_M": [16, 32, 64, 128], "BLOCK_N": [16, 32, 64, 128], "BLOCK_K": [32, 64]})
 GPU = PROFILE.model_copy(
     update={
-        "limits": DeviceLimits(capability=90, multiprocessors=132, shared_bytes=232448, registers=65536, threads=2048),
+        "limits": DeviceLimits(
+            architecture="sm_90", multiprocessors=132, shared_bytes=232448, registers=65536, threads=2048
+        ),
         "product": MatrixProduct(m=4096, n=4096, k=4096, element_bytes=2),
     }
 )

@@ -32,7 +32,7 @@ from kernelwright.tuners.source_products import seen_in
 
 BY_NAME = {rule.name: rule for rule in RULES}
 RECORDING = Path(__file__).parents[1] / "agent/first_kernels/inductor_h200.jsonl.xz"
-LIMITS = DeviceLimits(capability=90, multiprocessors=132, shared_bytes=232448, registers=65536, threads=2048)
+LIMITS = DeviceLimits(architecture="sm_90", multiprocessors=132, shared_bytes=232448, registers=65536, threads=2048)
 
 
 def profile_of(source: str, kernel: Kernel) -> Profile:

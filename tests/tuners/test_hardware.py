@@ -179,7 +179,7 @@ def test_shared_memory_is_what_triton_takes(tmp_path: Path) -> None:
         config = dict(zip(NAMES, (m, n, k, warps, stages), strict=False))
         product = MatrixProduct(m=4096, n=4096, k=4096, element_bytes=element_bytes)
         for there_is, fits in ((taken, True), (taken - 1, False)):
-            limits = LIMITS.model_copy(update={"capability": capability, "shared_bytes": there_is})
+            limits = LIMITS.model_copy(update={"architecture": f"sm_{capability}", "shared_bytes": there_is})
             profile = GPU.model_copy(update={"limits": limits, "product": product})
             shared = constraints(TRITON, NAMES, profile)[-1]
             assert bool(Expression(shared)(config)) is fits, asked
@@ -217,7 +217,7 @@ def test_a_cpu_has_no_constraints() -> None:
 
 @pytest.mark.parametrize("capability", [80, 90])
 def test_pruning_keeps_what_fits(capability: int) -> None:
-    profile = GPU.model_copy(update={"limits": LIMITS.model_copy(update={"capability": capability})})
+    profile = GPU.model_copy(update={"limits": LIMITS.model_copy(update={"architecture": f"sm_{capability}"})})
     pruned, rules = prune(TILES, TRITON, profile)
     assert rules == constraints(TRITON, TILES.names, profile)
     assert pruned.names == TILES.names

@@ -12,7 +12,7 @@ import numpy as np
 from ...core import Config, DeviceLimits, Kernel, MatrixProduct, Profile, SearchSpace, Value
 from ...core.encoded_space import Rows
 from ...core.parameter_roles import WARP, ParameterRoles
-from ..hardware import ACCUMULATORS, ASYNCHRONOUS, ASYNCHRONOUS_ROWS, TileModel, prune
+from ..hardware import ACCUMULATORS, ASYNCHRONOUS_ROWS, TileModel, prune
 from ..observations import Floats
 from .fields import VARIANT
 from .shapes import Shape
@@ -27,10 +27,6 @@ LINE = 128
 """Bytes that memory delivers at once."""
 BYTES = 2500.0
 """Bytes per clock between memory and the whole GPU, as a round number of recent ones."""
-WITH_DESCRIPTORS = 90
-"""Compute capability of the first GPUs that copy by descriptors."""
-WITH_ROLES = 90
-"""Compute capability of the only GPUs whose matrix instructions are those of groups of four warps."""
 IN_ROLES = ("roles", "turns", "pairs")
 """Forms in which some warps load and others compute."""
 DESCRIBED = {
@@ -137,8 +133,8 @@ def space_for(
 
 def _runs_on(limits: DeviceLimits, form: Value) -> bool:
     if form in IN_ROLES:
-        return limits.capability == WITH_ROLES
-    return form not in DESCRIBED or limits.capability >= WITH_DESCRIPTORS
+        return limits.described.warp_groups
+    return form not in DESCRIBED or limits.described.descriptors
 
 
 def _room_for_the_result(form: str, product: MatrixProduct, limits: DeviceLimits) -> str:
@@ -198,7 +194,7 @@ def _factors(rows: Rows, space: SearchSpace, limits: DeviceLimits, product: Matr
     if VARIANT not in columns:
         return np.ones(len(rows))
     m, n = (np.asarray(columns[name], dtype=np.float64) for name in ("BLOCK_SIZE_M", "BLOCK_SIZE_N"))
-    wide = (m >= ASYNCHRONOUS_ROWS) & (m * n >= WIDE_TILE) & (limits.capability in ASYNCHRONOUS)
+    wide = (m >= ASYNCHRONOUS_ROWS) & (m * n >= WIDE_TILE) & limits.described.asynchronous
     found = np.ones(len(rows))
     for form, times in FORMS.items():
         on_wide, on_others = times.of(product)

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core import DeviceLimits, OptionError
+from ...core.devices import architectures, cards
+from ...core.text import listed
 
-FP8_CAPABILITY = 89
 CPU = "cpu"
 """Name of the device in a run that only checks files."""
 
@@ -26,20 +27,21 @@ class Device:
 
     @property
     def architecture(self) -> str:
-        """Triton's name of the architecture, as in files of aiter: '90' for Hopper; 'cpu' without a GPU."""
-        return CPU if self.name == CPU else str(self.limits.capability)
+        """The architecture's name in files of aiter: '90' for Hopper, 'gfx942'; 'cpu' without a GPU."""
+        return CPU if self.name == CPU else self.limits.described.suffix
 
     @property
     def has_fp8(self) -> bool:
         """Whether its matrix units take fp8."""
-        return self.limits.capability >= FP8_CAPABILITY
+        return bool(self.limits.described.float8)
 
     def require(self, dtype: str) -> None:
         """Raise `OptionError` for a dtype that its matrix units lack."""
         if dtype.startswith("float8") and not self.has_fp8:
+            capable = [item.name for item in architectures().values() if item.float8]
             raise OptionError(
-                f"{self.name} has no fp8 products (compute capability {self.limits.capability / 10:.1f})",
-                "use `dtype` float16 or bfloat16, or a GPU from 8.9 on",
+                f"{self.name} has no fp8 products ({self.limits.architecture})",
+                f"use `dtype` float16 or bfloat16, or {listed(capable, 'or')}",
             )
 
     @classmethod
@@ -48,15 +50,21 @@ class Device:
         import torch
 
         found = torch.cuda.get_device_properties(device)
-        limits = DeviceLimits(
-            capability=10 * found.major + found.minor,
-            multiprocessors=found.multi_processor_count,
-            shared_bytes=found.shared_memory_per_block_optin,
-            registers=found.regs_per_multiprocessor,
-            threads=found.max_threads_per_multi_processor,
-        )
-        return cls(found.name, limits)
+        properties = {name: getattr(found, name) for name in dir(found) if not name.startswith("_")}
+        return cls(found.name, DeviceLimits.of_properties(properties))
 
 
-H200_LIMITS = DeviceLimits(capability=90, multiprocessors=132, shared_bytes=227 * 1024, registers=65536, threads=2048)
+def _described(short: str) -> DeviceLimits:
+    """Return the limits of a GPU that need not be here, for estimates and files."""
+    of, card = cards()[short]
+    return DeviceLimits(
+        architecture=of.name,
+        multiprocessors=card.multiprocessors,
+        shared_bytes=of.block_shared_bytes,
+        registers=of.registers,
+        threads=of.threads,
+    )
+
+
+H200_LIMITS = _described("H200")
 """Placeholder for a run that only checks files, on a machine without a GPU."""

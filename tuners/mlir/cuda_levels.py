@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ...core.devices.nvidia import AMPERE
 from .levels import Levels, at, divisors, mark
 from .machine import ScheduleTarget
 from .roles import LoopRoles
 
 _THREADS = "(block_dim_x * block_dim_y * block_dim_z)"
-_WARP = 32
+_WARP = AMPERE.warp_size
 _UNPADDED = "'true' if padded == 0 else 'false'"
 _PIPELINE = (2,)
 """IREE 3.13 generates the same code for every depth."""
 _SUM_BYTES = 512
 """Accumulator bytes per thread on tensor cores: half of its registers."""
-_SHARED_BYTES = 166912
-"""Shared memory per block on sm_80, from IREE's target description."""
+_SHARED_BYTES = AMPERE.block_shared_bytes
+"""Shared memory per block on sm_80, as in IREE's target description."""
 
 
 @dataclass(frozen=True)

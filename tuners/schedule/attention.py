@@ -11,13 +11,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ...core import Config, OptionError, SearchSpace, Value
+from ...core.devices.nvidia import HOPPER
 from .graph import Edge, Graph, LoopOperation, WarpRoles
 from .load_balance import most_balanced
 
 CLOCKS = 64
-SHARED_BYTES = 227 * 1024
+SHARED_BYTES = HOPPER.block_shared_bytes
 """Shared memory that a block may take."""
-REGISTERS = 65536
+REGISTERS = HOPPER.registers
 """Number of registers of a multiprocessor."""
 OTHER_REGISTERS = 24
 """Registers that a thread needs in addition to its result tiles: with fewer, nvcc 13.0 spills hundreds of bytes."""
@@ -25,7 +26,7 @@ TURN_REGISTERS = 8
 """Additional registers per thread for ping-pong groups."""
 LARGEST_DIM = 256
 """Largest head dimension: the columns of one instruction's result."""
-L2_BYTES = 50 * 1024**2
+L2_BYTES = HOPPER.card.l2_bytes
 BY_HAND = {
     "COPY_K": 0, "COPY_V": 0,
     "QK": 1, "PV": 2, "ROW_MAX": 1, "SCALE": 1, "EXP": 1, "ROW_SUM": 1, "RESCALE": 1, "CAST": 1,
@@ -39,7 +40,7 @@ class Rates:
 
     tensor_flops: float = 4096.0
     """With fp16 or bf16 operands: twice the number of multiplications."""
-    special: float = 16.0
+    special: float = float(HOPPER.special_functions or 0)
     """Exponentials."""
     vector: float = 128.0
     shared_bytes: float = 128.0
@@ -48,7 +49,7 @@ class Rates:
     copy_latency: float = 640.0
     """Clocks until the first byte arrives; assumed."""
     clock_ghz: float = 1.755
-    multiprocessors: int = 132
+    multiprocessors: int = HOPPER.card.multiprocessors
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ....core import Parameter
+from ....core.devices.nvidia import HOPPER
 
-SHARED_BYTES = 227 * 1024
+SHARED_BYTES = HOPPER.block_shared_bytes
 """Shared memory of a block in bytes, on sm_90."""
 POLICIES = ("Square", "FullRow", "FullCol")
 """How the warps share a product's tile (`T.GemmWarpPolicy`)."""

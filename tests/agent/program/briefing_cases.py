@@ -47,7 +47,7 @@ GPU = CPU.model_copy(
         "device": "NVIDIA H200",
         "ceilings": Ceilings(copy_gb_s=4000, matrix_gflop_s=480_000, cores=132),
         "limits": DeviceLimits(
-            capability=90, multiprocessors=132, shared_bytes=232_448, registers=65_536, threads=2048
+            architecture="sm_90", multiprocessors=132, shared_bytes=232_448, registers=65_536, threads=2048
         ),
     }
 )

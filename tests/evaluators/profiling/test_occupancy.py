@@ -35,15 +35,31 @@ KIB = 1024
 def test_as_in_the_calculator(
     capability: int, threads: int, registers: int, shared: int, blocks: int, share: float, limited_by: str
 ) -> None:
-    found = occupancy(capability, threads, registers, shared)
+    found = occupancy(f"sm_{capability}", threads, registers, shared)
     assert found is not None
     assert (found.blocks, found.limited_by) == (blocks, limited_by)
     assert found.share == pytest.approx(share)
 
 
+@pytest.mark.parametrize(
+    ("architecture", "threads", "registers", "waves"),
+    [("gfx90a", 256, 100, 4), ("gfx942", 256, 96, 5), ("gfx950", 256, 94, 5), ("gfx1201", 128, 143, 10)],
+)
+def test_as_llvm_states_it_for_amd(architecture: str, threads: int, registers: int, waves: int) -> None:
+    # '; NumVgprs: 96' and '; Occupancy: 5' in code for gfx942: waves of a part, one of each block.
+    found = occupancy(architecture, threads, registers, 0)
+    assert found is not None and (found.blocks, found.limited_by) == (waves, "registers")
+
+
+def test_lds_limits_work_groups() -> None:
+    found = occupancy("gfx942", 256, 32, 32 * KIB)
+    assert found is not None and (found.blocks, found.share, found.limited_by) == (2, 0.25, "shared memory")
+    assert (found := occupancy("gfx950", 256, 32, 32 * KIB)) is not None and found.blocks == 5
+
+
 def test_a_block_that_does_not_fit() -> None:
-    too_many = occupancy(90, 1024, 65, 0)
-    too_much = occupancy(86, 128, 32, 100 * KIB)
+    too_many = occupancy("sm_90", 1024, 65, 0)
+    too_much = occupancy("sm_86", 128, 32, 100 * KIB)
     assert too_many is not None and too_much is not None
     assert (too_many.blocks, too_many.share, too_many.limited_by) == (0, 0.0, "registers")
     assert (too_much.blocks, too_much.limited_by) == (0, "shared memory")
@@ -51,9 +67,9 @@ def test_a_block_that_does_not_fit() -> None:
 
 def test_every_block_pays_for_what_the_system_keeps() -> None:
     # Without the reserved KiB, four blocks of 57 KiB would fit into 228 KiB.
-    found = occupancy(90, 128, 32, 57 * KIB)
+    found = occupancy("sm_90", 128, 32, 57 * KIB)
     assert found is not None and found.blocks == 3
 
 
 def test_a_gpu_that_is_not_known() -> None:
-    assert occupancy(70, 128, 32, 0) is None
+    assert occupancy("sm_70", 128, 32, 0) is None

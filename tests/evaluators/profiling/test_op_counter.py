@@ -9,7 +9,6 @@ import torch
 from kernelwright.core import DeviceLimits
 from kernelwright.evaluators.pipeline.processes import _visible_gpu
 from kernelwright.evaluators.profiling.op_counter import count, observe
-from kernelwright.evaluators.reference.roofline import _limits
 from torch import nn
 from torch.utils.flop_counter import flop_registry
 
@@ -191,10 +190,12 @@ def test_limits_are_what_the_driver_says() -> None:
         "regs_per_multiprocessor": 65536,
         "max_threads_per_multi_processor": 1536,
     }
-    expected = DeviceLimits(capability=86, multiprocessors=82, shared_bytes=101376, registers=65536, threads=1536)
-    assert _limits(properties) == expected
+    expected = DeviceLimits(
+        architecture="sm_86", multiprocessors=82, shared_bytes=101376, registers=65536, threads=1536
+    )
+    assert DeviceLimits.of_properties(properties) == expected
     del properties["shared_memory_per_block_optin"]
-    assert _limits(properties).shared_bytes == 49152
+    assert DeviceLimits.of_properties(properties).shared_bytes == 49152
 
 
 @pytest.mark.parametrize(

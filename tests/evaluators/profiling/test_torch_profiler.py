@@ -37,7 +37,7 @@ TRACE = {
 
 def test_a_trace_of_a_gpu_becomes_a_table() -> None:
     compiled = [CompiledKernel("scale", 40, 16, 4096, 128), CompiledKernel("scale", 32, 0, 4096, 128)]
-    found = KernelProfile(**read_trace(TRACE, compiled, lambda name: name == "scale", 90))
+    found = KernelProfile(**read_trace(TRACE, compiled, lambda name: name == "scale", "sm_90"))
     assert [kernel.name for kernel in found.kernels] == ["void cublas<float>", "scale", "Memset (Device)", "scale"]
     library, ours, memset, tail = found.kernels
     assert (ours.launches, ours.blocks, ours.threads, ours.registers) == (2, 128, 128, 40)
@@ -53,12 +53,12 @@ def test_a_trace_of_a_gpu_becomes_a_table() -> None:
 
 
 def test_of_a_gpu_that_is_not_known_no_occupancy_is_reported() -> None:
-    found = KernelProfile(**read_trace(TRACE, [], lambda name: True, 70))
+    found = KernelProfile(**read_trace(TRACE, [], lambda name: True, "sm_70"))
     assert {kernel.occupancy for kernel in found.kernels} == {None}
 
 
 def test_an_empty_trace_shows_that_nothing_ran() -> None:
-    found = KernelProfile(**read_trace({"traceEvents": []}, [], lambda name: True, 90))
+    found = KernelProfile(**read_trace({"traceEvents": []}, [], lambda name: True, "sm_90"))
     assert (found.kernels, found.time_ms, found.own_share) == ((), 0, None)
 
 

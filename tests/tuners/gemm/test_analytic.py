@@ -28,7 +28,9 @@ from kernelwright.tuners.gemm.shapes import Shape
 from kernelwright.tuners.hardware import TileModel
 
 ROOT = Path(__file__).parents[3]
-A100_LIMITS = DeviceLimits(capability=80, multiprocessors=108, shared_bytes=163 * 1024, registers=65536, threads=2048)
+A100_LIMITS = DeviceLimits(
+    architecture="sm_80", multiprocessors=108, shared_bytes=163 * 1024, registers=65536, threads=2048
+)
 FREE: Mapping[str, Sequence[Value]] = {}
 
 

@@ -144,5 +144,5 @@ def test_experts_and_tilelang_have_choices_of_their_own(tmp_path: Path) -> None:
 
 def test_fp8_needs_a_gpu_with_it() -> None:
     with pytest.raises(Exception, match="has no fp8 products"):
-        Device("NVIDIA A100", H200_LIMITS.model_copy(update={"capability": 80})).require("float8_e4m3fn")
+        Device("NVIDIA A100", H200_LIMITS.model_copy(update={"architecture": "sm_80"})).require("float8_e4m3fn")
     H200.require("float8_e4m3fn")
