@@ -6,8 +6,6 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from .languages.described_gpu import USUAL
-
 if TYPE_CHECKING:  # what the command line imports must be light
     from ..core import Problem
 
@@ -180,7 +178,7 @@ class Settings:
     sanitize: bool = False
     """Whether NVIDIA's compute-sanitizer looks at what is replayed on a GPU: at the fastest of several that passes."""
     sandbox: Sandbox = Sandbox.AUTO
-    described_gpu: str = USUAL
+    described_gpu: str = "H100"
     """The GPU of which launchers are told where an interpreter runs their kernels on a CPU."""
     search: SearchSettings | None = None
     """Evaluate configs for a search, without timing the reference; None evaluates each one fully."""

@@ -30,6 +30,8 @@ class RecordedLaunch:
     shared_bytes: int | None = None
     signature: tuple[str, ...] = ()
     """Types of all parameters, for `LanguageSupport.build_helpers`; empty where nothing is compiled for them."""
+    compiled: Callable[[], CompiledKernel] | None = None
+    """Reads the resources of what is launched; None where nothing can."""
 
 
 class LaunchRecorder(Protocol):

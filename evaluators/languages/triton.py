@@ -14,6 +14,7 @@ from typing import Any
 
 from ...core import Target
 from ...core.launch_plan import KernelCode
+from . import amdgcn
 from .base import (
     Around,
     CompiledKernel,
@@ -28,7 +29,7 @@ from .base import (
 from .cubin import read_binary
 from .described_gpu import answer_on_cpu, described_gpu
 from .ptx import matrix_instructions, ptx_code
-from .triton_driver import DescribedDriver, InterpretedDriver
+from .triton_driver import DescribedDriver, InterpretedDriver, triton_target
 from .triton_interpreter import fix_interpreter
 
 # Of a compiled Triton kernel, attributes that its code does not show; which of them exist depends on the version.
@@ -102,13 +103,11 @@ class TritonSupport(LanguageSupport):
         if device != "cpu":
             return
         with contextlib.suppress(ImportError):
-            from triton.backends.compiler import GPUTarget
             from triton.runtime.driver import driver
 
             fix_interpreter()
             gpu = described_gpu()
-            target = GPUTarget("cuda", gpu["major"] * 10 + gpu["minor"], gpu["warp_size"])
-            driver.set_active(InterpretedDriver(target, gpu))
+            driver.set_active(InterpretedDriver(triton_target(gpu), gpu))
             answer_on_cpu(gpu)
 
     def capture_launches(self, launched: Launched, device: str) -> None:
@@ -126,12 +125,13 @@ class TritonSupport(LanguageSupport):
                 constants = {p.name for p in self.params if p.is_constexpr}
                 launched(
                     RecordedLaunch(
-                        code=ptx_code(kernel.asm["ptx"], kernel.metadata.name),
+                        code=_code(kernel),
                         settings={name: getattr(kernel.metadata, name, None) for name in _SETTINGS},
                         grid=_grid(grid, bound),
                         arguments=[value for name, value in bound.items() if name not in constants],
                         shared_bytes=kernel.metadata.shared,
                         signature=_signature(kernel),
+                        compiled=lambda: _triton_kernel(kernel),
                     )
                 )
             return kernel
@@ -140,11 +140,9 @@ class TritonSupport(LanguageSupport):
 
     def pretend(self, properties: Mapping[str, Any]) -> None:
         """Set a driver that describes the GPU."""
-        from triton.backends.compiler import GPUTarget
         from triton.runtime.driver import driver
 
-        capability = properties["major"] * 10 + properties["minor"]
-        driver.set_active(DescribedDriver(GPUTarget("cuda", capability, properties.get("warp_size", 32))))
+        driver.set_active(DescribedDriver(triton_target(properties)))
 
     def takes_addresses(self, caller: Mapping[str, Any]) -> bool:
         """Triton specialises a kernel on the alignment of its arguments."""
@@ -241,7 +239,7 @@ class TritonSupport(LanguageSupport):
             return
         for get_object in gc.get_objects():
             # By type() and not isinstance(): the latter asks lazy modules for their class, which imports them.
-            if type(get_object) is module.CompiledKernel and "cubin" in get_object.asm:
+            if type(get_object) is module.CompiledKernel and get_object.asm.keys() & {"cubin", "hsaco"}:
                 yield _triton_kernel(get_object)
 
 
@@ -287,15 +285,27 @@ def _plain(value: Any) -> Any:
     return json.loads(json.dumps(value))
 
 
+def _code(kernel: Any) -> str:
+    """The lowered code of a compiled kernel, without what does not change the machine code."""
+    if "amdgcn" in kernel.asm:
+        return re.sub(rf"\b{re.escape(kernel.metadata.name)}\b", "kernel", kernel.asm["amdgcn"])
+    return ptx_code(kernel.asm["ptx"], kernel.metadata.name)
+
+
 def _triton_kernel(kernel: Any) -> CompiledKernel:
     metadata = kernel.metadata
+    threads = metadata.num_warps * metadata.target.warp_size
+    if "amdgcn" in kernel.asm:
+        text = kernel.asm["amdgcn"]
+        stated = amdgcn.read_assembly(text)
+        matrix = amdgcn.matrix_instructions(text)
+        return CompiledKernel(metadata.name, stated.registers, stated.spills, metadata.shared, threads, matrix)
     registers, words = getattr(kernel, "n_regs", None), getattr(kernel, "n_spills", None)
     if registers is None or words is None:  # it was compiled and not loaded
         (read,) = read_binary(kernel.asm["cubin"])
         registers, spills = read.registers, read.spills
     else:
         spills = 4 * words  # Triton divides the driver's count of bytes
-    threads = metadata.num_warps * metadata.target.warp_size
     used = matrix_instructions(kernel.asm["ptx"]) if "ptx" in kernel.asm else None
     return CompiledKernel(metadata.name, registers, spills, metadata.shared, threads, used)
 
