@@ -11,9 +11,6 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-WARP = 32
-"""Threads of a warp."""
-
 
 def constant_prefix(kernel: str) -> str:
     """Return what stands before the names of a kernel's constants where several kernels have the same parameters."""
@@ -107,7 +104,6 @@ class ParameterRoles:
         """Whether the parameters of a matrix product's tile are known."""
         return bool(self.m and self.n and self.k)
 
-    @property
-    def thread_count(self) -> str | None:
+    def thread_count(self, warp_size: int) -> str | None:
         """Number of threads of a block, as an expression."""
-        return f"{self.warps} * {WARP}" if self.warps else self.threads
+        return f"{self.warps} * {warp_size}" if self.warps else self.threads

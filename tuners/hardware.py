@@ -13,23 +13,19 @@ import numpy.typing as npt
 from ..core import Config, DeviceLimits, Kernel, MatrixProduct, Profile, SearchSpace, SpaceError
 from ..core.encoded_space import EncodedSpace, Rows
 from ..core.expressions import Expression
-from ..core.parameter_roles import WARP, ParameterRoles
+from ..core.parameter_roles import ParameterRoles
 from ..core.user_package import needs_package
 from .observations import Floats
 from .source_products import function_names, multiplies, turns_tiles
 
-ACCUMULATORS = 192
-"""fp32 registers of a thread that a result tile may take; beyond this compilers spill, and run for minutes."""
 MAX_THREADS = 1024
 USUAL_THREADS = 128.0
 """Assumed block size where none is given."""
 ASYNCHRONOUS_ROWS = 64
 """Rows that a tile needs where matrix units read their operands from shared memory."""
-FMA_BYTES = 4096.0
-"""Fused multiply-adds per clock of a multiprocessor, times the bytes of an operand. This and the next two are round
-numbers of recent GPUs: they only rank candidates, so only their ratios matter."""
 L2_BYTES = 48.0
-"""Bytes per clock from L2 to a multiprocessor."""
+"""Bytes per clock from L2 to a multiprocessor. This and the next one are round numbers of recent GPUs: they only rank
+candidates, so only their ratios matter."""
 LATENCY = 900.0
 """Clocks from requesting a tile to receiving it."""
 
@@ -51,13 +47,13 @@ def _where_chosen(kernel: Kernel, text: str) -> str:
 
 
 def _limits(kernel: Kernel, roles: ParameterRoles, limits: DeviceLimits, product: MatrixProduct | None) -> list[str]:
-    threads = roles.thread_count
+    threads = roles.thread_count(limits.described.warp_size)
     found = [f"{threads} <= {MAX_THREADS}"] if threads else []
     if not roles.m or not roles.n or not multiplies(kernel):
         return found
     columns = f"{roles.n} * {product.side_by_side}" if product is not None and product.side_by_side > 1 else roles.n
     if threads:
-        found.append(f"{roles.m} * {columns} <= {threads} * {ACCUMULATORS}")
+        found.append(f"{roles.m} * {columns} <= {threads} * {limits.described.accumulators}")
     if product is not None and roles.k:
         buffers = _buffers(kernel, roles, limits, product)
         size = f"({roles.m} + {columns}) * {roles.k} * {product.element_bytes}"
@@ -150,6 +146,7 @@ class TileModel:
         multiply, since it adds a sum to another one; the others on its multiprocessor do meanwhile.
         """
         metrics, product = self._metrics(rows, alone), self._product
+        limits = self._limits.described
         steps = product.taps * np.ceil(product.k / product.taps / metrics["split"] / metrics["k"])
         # The synchronous instructions, for few rows, multiply fp8 as fp16.
         width = np.where(metrics["rows"] < ASYNCHRONOUS_ROWS, max(product.element_bytes, 2), product.element_bytes)
@@ -159,8 +156,8 @@ class TileModel:
             * product.side_by_side
             * metrics["k"]
             * width
-            / FMA_BYTES
-            * _inefficiency(metrics)
+            / limits.fma_bytes
+            * _inefficiency(metrics, limits.accumulators)
         )
         fetch = (metrics["m"] + metrics["n"] * product.side_by_side) * metrics["k"] * product.element_bytes / L2_BYTES
         latency = LATENCY / np.maximum(metrics["stages"] - 1, 0.5)
@@ -209,7 +206,7 @@ class TileModel:
 
     def _threads(self, rows: Rows) -> Floats:
         if self._roles.warps:
-            return self._column(rows, self._roles.warps) * WARP
+            return self._column(rows, self._roles.warps) * self._limits.described.warp_size
         return self._column(rows, self._roles.threads, USUAL_THREADS)
 
     def _metrics(self, rows: Rows, alone: Mask | None = None) -> dict[str, Floats]:
@@ -225,7 +222,8 @@ class TileModel:
         # A block's use of its multiprocessor limits the others: shared memory, registers (some beside the tile),
         # threads.
         by_shared = limits.shared_bytes / shared
-        by_registers = limits.registers / (threads * np.clip(1.3 * accumulators + 40, 32, 255))
+        most = limits.described.thread_registers
+        by_registers = limits.registers / (threads * np.clip(1.3 * accumulators + 40, 32, most))
         by_threads = limits.threads / threads
         resident = np.maximum(1.0, np.floor(np.minimum(np.minimum(by_shared, by_registers), by_threads)))
         if alone is not None:
@@ -254,11 +252,11 @@ class TileModel:
         }
 
 
-def _inefficiency(metrics: dict[str, Floats]) -> Floats:
+def _inefficiency(metrics: dict[str, Floats], most: int) -> Floats:
     """Return the ratio of the matrix units' time to their best."""
     # Few rows use the older, synchronous instructions; narrow tiles reload their operands.
     narrow = np.where(metrics["rows"] < ASYNCHRONOUS_ROWS, 2.0, 1.0) * (1 + 24 / metrics["columns"])
     # A second group of warps hides the issue of the first; accumulators beyond three quarters of the registers spill.
     alone = np.where((metrics["threads"] <= 128) & (metrics["rows"] > 64), 1.1, 1.0)
-    spilled = 1 + np.maximum(0.0, metrics["accumulators"] - ACCUMULATORS) / 32
+    spilled = 1 + np.maximum(0.0, metrics["accumulators"] - most) / 32
     return np.asarray(narrow * alone * spilled)

@@ -92,6 +92,16 @@ class Options(TimingOptions, DeviceOptions, ResultOptions):
         metavar="triton|tilelang",
     )
     device: str = option("auto", "cpu (a check of the files), cuda, cuda:N, or several GPUs: cuda:0,cuda:1.", WHERE)
+    arch: str | None = option(
+        None, "With `compile_only`: an architecture that need not be here, such as gfx942 or sm_100.", WHERE
+    )
+    compile_only: bool = option(
+        False,
+        "Choose for `arch` by the analytic model and by registers, spills, LDS and matrix instructions of compiled "
+        "code; nothing runs, and nothing is measured.",
+        WHERE,
+        also=("--compile_only",),
+    )
     compilers: int | None = option(None, "Processes that compile, per device.", WHERE, at_least=1, trusted=True)
     compile_limit: float = option(60.0, "Seconds after which a compilation is ended.", WHERE, above=0, trusted=True)
     num_iters: int | None = option(
@@ -145,8 +155,23 @@ class Options(TimingOptions, DeviceOptions, ResultOptions):
             )
         catalogue.check(self.tuner)
         self._check_format()
+        self._check_architecture()
         if self.compare_wo_tuning and self.sizes is None:
             raise OptionError("`compare_wo_tuning` checks the configs of a file", "give it as `sizes`")
+
+    def _check_architecture(self) -> None:
+        if not self.compile_only:
+            if self.arch is not None:
+                raise OptionError("`arch` goes with `compile_only`", "to measure, run on a GPU of it")
+            return
+        if self.arch is None:
+            raise OptionError("`compile_only` needs an `arch`", "such as gfx942, gfx950, gfx1201, sm_90 or sm_100")
+        if self.backend is not Backend.TRITON:
+            raise OptionError("`compile_only` is for Triton's kernels", "use `backend` triton")
+        if self.compare_wo_tuning or self.configs is not None or self.benchmark:
+            raise OptionError("`compare_wo_tuning`, `configs` and `benchmark` measure", "leave out `compile_only`")
+        if self.chosen_format == "triton-cache":
+            raise OptionError("Triton's cache holds what was measured", "use another `format`")
 
     def _check_sizes(self) -> None:
         if self.sizes is not None and (self.m or self.n is not None or self.k is not None):

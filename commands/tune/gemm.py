@@ -39,6 +39,7 @@ from ...tuners.gemm.stores.store import TRITON, ConfigKey, EngineFormat
 from ...tuners.gemm.stores.triton_cache import FUNCTION, MODULE, TIMES, TritonCache, workloads
 from ...tuners.gemm.sweep import Sweep
 from ...tuners.gemm.task import Task
+from ._gemm_compiled import NOT_MEASURED, compile_shapes, device_of_architecture, task_for
 from ._gemm_options import Options as Options
 from ._gemm_options import sizes_of, task_of
 from ._gemm_result import Result as Result
@@ -47,6 +48,7 @@ from ._gemm_result import describe, geomean
 EXAMPLES = (
     "tune gemm --sizes sizes.yaml --format tune-gemm --output tuned.yaml --compare",
     "tune gemm a8w8_blockscale -m 16 -m 64 -n 7168 -k 2048 --format vllm --output configs",
+    "tune gemm -m 4096 -n 4096 -k 8192 --arch gfx942 --compile-only --format tune-gemm -o tuned.yaml",
     "tune gemm moe -m 16 -m 64 -n 14336 -k 4096 --experts 8 --top-k 2 --format sglang -o configs",
 )
 POSITIONAL = ("product",)
@@ -78,6 +80,8 @@ class Plan(command.Plan):
     show_errors: bool
     max_configs: int | None
     """Maximum number of configs in a set for all shapes; None for no set."""
+    compile_only: bool
+    """Whether choices are made for an architecture that is not here; nothing is measured."""
     two_references: bool = field(metadata=command.NOT_SHOWN)
     """Whether cuBLAS may be another problem's reference."""
     open_evaluators: list[OpenSearcher] = field(metadata=command.NOT_SHOWN)
@@ -91,7 +95,7 @@ class Plan(command.Plan):
 def plan(options: Options, runtime: Runtime) -> Plan:
     """Read the table of shapes, and check that its files can be written."""
     target, sampling = _target(options), _sampling(options.num_iters)
-    devices = runtime.devices(options)
+    devices = [] if options.compile_only else runtime.devices(options)
     searchers = [
         runtime.searcher([item], options, options.tuner, options.compile_limit, options.compilers, sampling)
         for item in devices
@@ -99,12 +103,14 @@ def plan(options: Options, runtime: Runtime) -> Plan:
     sizes = sizes_of(options)
     for line in sizes.refused:
         runtime.emit(Warned(f"left out: {line}"))
-    device = device_of(devices[0])
+    device = device_of_architecture(options.arch) if options.arch is not None else device_of(devices[0])
     if other := next((item for item in devices if device_of(item) != device), None):
         raise OptionError(f"{other} is another kind of GPU than {devices[0]}", "tune on each by itself")
     task = task_of(options, device, devices != [CPU])
     device.require(task.dtype)
-    if not task.timed and options.backend != TRITON:
+    if options.compile_only:
+        task = task_for(task, options.product)
+    elif not task.timed and options.backend != TRITON:
         raise OptionError("TileLang's matrix products run on a GPU only", "check files with `backend` triton")
     if options.compare_wo_tuning and not sizes.configs:
         raise OptionError(f"{options.sizes} has no configs to check", "give a result of `format` tune-gemm")
@@ -152,6 +158,9 @@ def run(plan: Plan, emit: Emit) -> Result:
         if plan.check_only:
             return empty.model_copy(update={"shapes": tuple(_checked(plan, evaluators[0], pass_on))})
         plan.store.prepare(plan.target, plan.subject, plan.sizes.shapes)
+        if plan.compile_only:
+            chosen = compile_shapes(plan.task, plan.sizes.shapes, pass_on)
+            return empty.model_copy(update={"shapes": tuple(chosen), **_saved(plan, chosen, emit)})
         catalogue.preload(plan.task.tuner)
         sweep = Sweep(plan.task, evaluators, plan.folder, pass_on, plan.resume)
         found: dict[str, Any] = {}
@@ -160,18 +169,20 @@ def run(plan: Plan, emit: Emit) -> Result:
             if plan.max_configs is not None:
                 found = _cover(plan.max_configs, sweep, emit)
         finally:
-            result = empty.model_copy(update={"shapes": tuple(sweep.results), **found, **_saved(plan, sweep, emit)})
+            saved = _saved(plan, sweep.results, emit)
+            result = empty.model_copy(update={"shapes": tuple(sweep.results), **found, **saved})
     if result.configs is not None:
         write_whole(plan.folder / "configs.json", json.dumps(result.configs, indent=1) + "\n")
     return result
 
 
-def _saved(plan: Plan, sweep: Sweep, emit: Emit) -> dict[str, Any]:
+def _saved(plan: Plan, shapes: Sequence[ShapeResult], emit: Emit) -> dict[str, Any]:
     """Write the engine's files; return them."""
-    entries = [entry for item in sweep.results if (entry := item.entry)]
+    entries = [entry for item in shapes if (entry := item.entry)]
     if not entries:
         return {}
-    files = plan.store.save(plan.target, plan.subject, entries, versions(sweep.results))
+    told = {"times": NOT_MEASURED, "compiled for": plan.device.limits.architecture} if plan.compile_only else {}
+    files = plan.store.save(plan.target, plan.subject, entries, {**versions(shapes), **told})
     for path in files:
         for line in older_entries(path, plan.subject.backend):
             emit(Warned(line))

@@ -32,7 +32,7 @@ CDNA2 = _architecture(
         "AMD Instinct MI250X", 110, 64 << 30, 8 << 20, 1700, 1638,
         {"float16": 191.5, "bfloat16": 191.5, "float32": 47.9, "float64": 47.9, "int8": 191.5},
     ),
-    shared_bytes=64 * _KIB, block_shared_bytes=64 * _KIB, **_WAVE64,
+    shared_bytes=64 * _KIB, block_shared_bytes=64 * _KIB, fma_bytes=1024.0, **_WAVE64,
 )  # fmt: skip
 CDNA3 = _architecture(
     "gfx942", "CDNA 3", "MI300X",
@@ -43,7 +43,7 @@ CDNA3 = _architecture(
             "float64": 163.4, "int8": 2614.9,
         },
     ),
-    shared_bytes=64 * _KIB, block_shared_bytes=64 * _KIB, float8=_FNUZ, **_WAVE64,
+    shared_bytes=64 * _KIB, block_shared_bytes=64 * _KIB, fma_bytes=2048.0, float8=_FNUZ, **_WAVE64,
 )  # fmt: skip
 CDNA4 = _architecture(
     "gfx950", "CDNA 4", "MI355X",
@@ -64,7 +64,7 @@ RDNA4 = _architecture(
     ),
     # Of two compute units: four SIMDs with sixteen waves each, which share 1536 registers per lane.
     warps=64, blocks=32, registers=196_608, block_registers=196_608, thread_registers=256, register_unit=24 * 32,
-    shared_bytes=128 * _KIB, block_shared_bytes=64 * _KIB, float8=_OCP, matrix=("wmma",),
+    shared_bytes=128 * _KIB, block_shared_bytes=64 * _KIB, fma_bytes=2048.0, float8=_OCP, matrix=("wmma",),
 )  # fmt: skip
 _ALL = (CDNA2, CDNA3, CDNA4, RDNA4)
 

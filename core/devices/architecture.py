@@ -75,8 +75,16 @@ class Architecture:
     """Whether its matrix units read their operands from shared memory while warps do other work."""
     warp_groups: bool = False
     """Whether its matrix instructions are those of groups of four warps (wgmma)."""
+    fma_bytes: float = 4096.0
+    """Fused multiply-adds per clock of a multiprocessor, times the bytes of an operand: a round number that only ranks
+    configs."""
     special_functions: int | None = None
     """Results of exp2, log2, rsqrt, sin, ... per clock and multiprocessor; None where it is not stated."""
+
+    @property
+    def accumulators(self) -> int:
+        """fp32 registers of a thread that a result tile may take: three quarters, to a multiple of 64."""
+        return -(-self.thread_registers * 3 // 4 // 64) * 64
 
     @property
     def threads(self) -> int:

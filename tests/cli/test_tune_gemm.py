@@ -54,6 +54,20 @@ def test_the_whole_flow_at_small_sizes(tmp_path: Path) -> None:
     [
         (("-m", "16"), "there are no sizes; give --sizes FILE, or all of --m, --n and --k"),
         (("-m", "0", "-n", "16", "-k", "16"), "M=0 is not a size"),
+        (("-m", "16", "-n", "16", "-k", "16", "--compile-only"), "--compile-only needs an --arch; such as gfx942"),
+        (("-m", "16", "-n", "16", "-k", "16", "--arch", "gfx942"), "--arch goes with --compile-only"),
+        (
+            ("-m", "16", "-n", "16", "-k", "16", "--compile-only", "--arch", "gfx906"),
+            "there is no architecture 'gfx906'; use sm_75",
+        ),
+        (
+            ("-m", "16", "-n", "16", "-k", "16", "--compile-only", "--arch", "gfx942", "--configs", "2"),
+            "measure; leave out --compile-only",
+        ),
+        (
+            ("-m", "16", "-n", "16", "-k", "16", "--compile-only", "--arch", "gfx90a", "--dtype", "fp8"),
+            "has no fp8 products (gfx90a); use --dtype float16 or bfloat16",
+        ),
         (("conv", "-m", "16", "-n", "16", "-k", "16"), "there is no product 'conv'"),
         (("moe", "-m", "16", "-n", "16", "-k", "16"), "moe needs --experts and --top-k"),
         (("moe", "-m", "16", "-n", "16", "-k", "16", "--experts", "2", "--top-k", "3"), "TOP_K=3 experts of E=2"),
@@ -143,3 +157,24 @@ def test_a_shapes_line_says_speed_gain_and_baseline() -> None:
     )
     assert describe(ShapeResult(Shape(1, 1, 1), error="too large")) == "no choice: too large"
     assert (duration(40), duration(300)) == ("40 s", "5 min")
+
+
+def test_choices_for_an_architecture_that_is_not_here(tmp_path: Path) -> None:
+    """aiter's files and tune_gemm's, marked as not measured."""
+    sizes = ("-m", "64", "-n", "256", "-k", "512", "--arch", "gfx942", "--compile-only", "--trials", "3")
+    common = (*sizes, "--results", tmp_path / "results")
+    code, shown, warned = run(*common, "--output", tmp_path / "tuned.yaml")
+    assert code == 0, warned
+    assert "not measured: " in shown and "mfma f16" in shown and "data sheet of AMD Instinct MI300X" in shown
+    text = (tmp_path / "tuned.yaml").read_text()
+    assert text.endswith("# not measured\n")
+    (line,) = yaml.safe_load(text)
+    assert {"waves_per_eu", "kpack", "matrix_instr_nonkdim"} <= set(line)
+    stamp = json.loads((tmp_path / "kernelwright_versions.json").read_text())["tuned.yaml"]
+    assert (stamp["times"], stamp["compiled for"]) == ("not measured", "gfx942")
+    code, shown, warned = run("a8w8_blockscale", *common, "--format", "aiter-legacy", "--output", tmp_path / "aiter")
+    assert code == 0, warned
+    found = json.loads((tmp_path / "aiter" / "gfx942-GEMM-A8W8_BLOCKSCALE-N=256-K=512.json").read_text())
+    entry = found["medium_M64"]
+    assert (entry["BLOCK_SIZE_K"], entry["kpack"], entry["matrix_instr_nonkdim"]) == (128, 2, 16)
+    assert entry["waves_per_eu"] in (2, 4, 8) and entry["cache_modifier"] in ("", ".cg") and "NUM_KSPLIT" in entry

@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 from kernelwright.core import Config, MatrixProduct, SearchSpace, SpaceError
 from kernelwright.core.expressions import Expression
-from kernelwright.tuners.hardware import ACCUMULATORS, ParameterRoles, constraints, prune
+from kernelwright.tuners.hardware import ParameterRoles, constraints, prune
 from kernelwright.tuners.source_products import multiplies
 
 from .devices import CPU, GPU, LIMITS, TILELANG, TILES, TRITON
 
 ROOT = Path(__file__).parents[2]
 NAMES = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "NUM_WARPS", "NUM_STAGES", "GROUP_M", "SPLIT_K")
+ACCUMULATORS = LIMITS.described.accumulators
 
 
 @pytest.mark.parametrize(
@@ -84,9 +85,9 @@ def test_a_tile_needs_all_three_sides() -> None:
 
 
 def test_threads_of_a_block() -> None:
-    assert ParameterRoles.of(("NUM_WARPS", "THREADS")).thread_count == "NUM_WARPS * 32"
-    assert ParameterRoles.of(("THREADS",)).thread_count == "THREADS"
-    assert ParameterRoles.of(("BLOCK",)).thread_count is None
+    assert ParameterRoles.of(("NUM_WARPS", "THREADS")).thread_count(32) == "NUM_WARPS * 32"
+    assert ParameterRoles.of(("THREADS",)).thread_count(32) == "THREADS"
+    assert ParameterRoles.of(("BLOCK",)).thread_count(32) is None
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import numpy as np
 
 from ...core import Config, DeviceLimits, Kernel, MatrixProduct, Profile, SearchSpace, Value
 from ...core.encoded_space import Rows
-from ...core.parameter_roles import WARP, ParameterRoles
-from ..hardware import ACCUMULATORS, ASYNCHRONOUS_ROWS, TileModel, prune
+from ...core.parameter_roles import ParameterRoles
+from ..hardware import ASYNCHRONOUS_ROWS, TileModel, prune
 from ..observations import Floats
 from .fields import VARIANT
 from .shapes import Shape
@@ -200,9 +200,9 @@ def _factors(rows: Rows, space: SearchSpace, limits: DeviceLimits, product: Matr
         on_wide, on_others = times.of(product)
         found = np.where(columns[VARIANT] == form, np.where(wide, on_wide, on_others), found)
     tiles = np.ceil(product.m / m) * np.ceil(product.n / n) * product.batch
-    threads = np.asarray(columns["NUM_WARPS"], dtype=np.float64) * WARP
+    threads = np.asarray(columns["NUM_WARPS"], dtype=np.float64) * limits.described.warp_size
     sums = m * (n + (product.sums - 1) * np.minimum(n, product.part or np.inf))
-    spilling = (sums >= ACCUMULATORS * threads) & ~np.isin(columns[VARIANT], NOT_SPILLING)
+    spilling = (sums >= limits.described.accumulators * threads) & ~np.isin(columns[VARIANT], NOT_SPILLING)
     found = np.where(spilling, SPILLING * found, found)
     several = wide & (tiles > limits.multiprocessors) & (product.sums == 1) & (columns[VARIANT] == "tma_tile")
     return np.where(several, NOT_LOOPING * found, found)

@@ -16,6 +16,13 @@ AMD: Mapping[str, Value] = {"waves_per_eu": 0, "kpack": 1, "matrix_instr_nonkdim
 
 These values leave the choice to it. NVIDIA's compiler rejects all but the last.
 """
+OF_COMPILER = {
+    "waves_per_eu": "WAVES_PER_EU",
+    "kpack": "KPACK",
+    "matrix_instr_nonkdim": "MATRIX_INSTR_NONKDIM",
+    "cache_modifier": "CACHE_MODIFIER",
+}
+"""Those of them that kernels for AMD's GPUs have as constants."""
 AMD_ONLY = ("matrix_instr_k", "schedule_hint", "instruction_sched_variant")
 """Further fields in some results of tune_gemm."""
 NO_PIPELINE = {"num_stages": 0}
@@ -79,6 +86,7 @@ def to_fields(
         found[split] = config["SPLIT_K"]
     found |= {name: config[constant] for name, constant in LAUNCH.items()}
     found |= more or {}
+    found |= {name: config[constant] for name, constant in OF_COMPILER.items() if constant in config}
     if own:
         found |= {name: config[name] for name in OWN if name in config}
     return found

@@ -82,7 +82,7 @@ def _line(entry: ConfigEntry) -> str:
     size = {"M": shape.m, "N": shape.n, "K": shape.k, "rowMajorA": shape.layout[0], "rowMajorB": shape.layout[1]}
     line = f"- { ({**size, **to_fields(entry.config, split='SPLIT_K')})!r}"
     if entry.time_ms is None:
-        return f"{line} # not timed"
+        return f"{line} # not measured"
     return f"{line} {TIMED} {shape.flops / entry.time_ms / 1e9:.2f} time(us): {entry.time_ms * 1e3:.2f}"
 
 
