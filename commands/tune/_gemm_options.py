@@ -34,6 +34,8 @@ DTYPES = {
 SHORT = {"fp16": "float16", "bf16": "bfloat16", "fp8": FP8}
 """Other spellings."""
 YAML = (".yaml", ".yml")
+MEASURED_ONLY = ("kernelwright", "triton-cache")
+"""Formats that operators read on this machine, so that unmeasured choices would take effect unseen."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,8 +172,11 @@ class Options(TimingOptions, DeviceOptions, ResultOptions):
             raise OptionError("`compile_only` is for Triton's kernels", "use `backend` triton")
         if self.compare_wo_tuning or self.configs is not None or self.benchmark:
             raise OptionError("`compare_wo_tuning`, `configs` and `benchmark` measure", "leave out `compile_only`")
-        if self.chosen_format == "triton-cache":
-            raise OptionError("Triton's cache holds what was measured", "use another `format`")
+        if self.chosen_format in MEASURED_ONLY:
+            raise OptionError(
+                f"`format` {self.chosen_format} holds what was measured, and `compile_only` measures nothing",
+                "use `format` aiter, aiter-legacy, tune-gemm, vllm or sglang",
+            )
 
     def _check_sizes(self) -> None:
         if self.sizes is not None and (self.m or self.n is not None or self.k is not None):

@@ -57,7 +57,11 @@ def test_the_whole_flow_at_small_sizes(tmp_path: Path) -> None:
         (("-m", "16", "-n", "16", "-k", "16", "--compile-only"), "--compile-only needs an --arch; such as gfx942"),
         (("-m", "16", "-n", "16", "-k", "16", "--arch", "gfx942"), "--arch goes with --compile-only"),
         (
-            ("-m", "16", "-n", "16", "-k", "16", "--compile-only", "--arch", "gfx906"),
+            ("-m", "16", "-n", "16", "-k", "16", "--compile-only", "--arch", "gfx942"),
+            "--format kernelwright holds what was measured",
+        ),
+        (
+            ("-m", "16", "-n", "16", "-k", "16", "--compile-only", "--arch", "gfx906", "--format", "aiter"),
             "there is no architecture 'gfx906'; use sm_75",
         ),
         (
@@ -65,7 +69,21 @@ def test_the_whole_flow_at_small_sizes(tmp_path: Path) -> None:
             "measure; leave out --compile-only",
         ),
         (
-            ("-m", "16", "-n", "16", "-k", "16", "--compile-only", "--arch", "gfx90a", "--dtype", "fp8"),
+            (
+                "-m",
+                "16",
+                "-n",
+                "16",
+                "-k",
+                "16",
+                "--compile-only",
+                "--arch",
+                "gfx90a",
+                "--dtype",
+                "fp8",
+                "--format",
+                "aiter",
+            ),
             "has no fp8 products (gfx90a); use --dtype float16 or bfloat16",
         ),
         (("conv", "-m", "16", "-n", "16", "-k", "16"), "there is no product 'conv'"),

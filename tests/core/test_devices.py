@@ -17,6 +17,7 @@ from kernelwright.core.devices import (
     known_kinds,
     torch_properties,
 )
+from kernelwright.evaluators.profiling.gpu_properties import describe_gpu
 
 from ..toy_distribution import broken_site, installed
 
@@ -120,3 +121,15 @@ def test_another_kind_of_device_is_one_file(tmp_path: Path) -> None:
     architecture.cache_clear()
     kind_of.cache_clear()
     assert "TOY" not in cards()
+
+
+@pytest.mark.gpu
+def test_the_gpu_of_this_machine_is_as_described() -> None:
+    properties = describe_gpu("cuda")
+    of = architecture(architecture_name(properties))
+    assert of.name in architectures()
+    assert of.block_shared_bytes == properties["shared_memory_per_block_optin"]
+    assert of.shared_bytes == properties["shared_memory_per_multiprocessor"]
+    assert (of.threads, of.registers, of.warp_size) == (
+        properties["max_threads_per_multi_processor"], properties["regs_per_multiprocessor"], properties["warp_size"]
+    )  # fmt: skip
