@@ -24,6 +24,7 @@ from ..runtime import command, result
 from ..runtime.options.option import Options as BaseOptions
 from ..runtime.options.option import described, option
 from ..runtime.runtime import Runtime
+from ..tuners.gemm import ledger
 
 EXAMPLES = (
     "deploy results/level1/1_36_optimized_1.443x_tilelang_cpu.py --name mylib::rms_norm --output rms_norm",
@@ -46,7 +47,9 @@ class Options(BaseOptions):
 
     results: tuple[Path, ...] = field(
         kw_only=False,
-        metadata=described("Kernel files that optimize or tune wrote, of one problem.", metavar="RESULT..."),
+        metadata=described(
+            "Kernel files of one problem, from optimize or tune, or the folder of tune gemm.", metavar="RESULT..."
+        ),
     )
     name: str = option("", "The operator's name, mylib::swiglu.", metavar="NAMESPACE::NAME", settable=False)
     output: Path | None = option(None, "The new folder for the package.", metavar="DIR", settable=False)
@@ -122,7 +125,7 @@ def plan(options: Options, runtime: Runtime) -> Plan:
     package = options.name.replace("::", "_")
     if importlib.util.find_spec(package) is not None:
         raise OptionError(f"a package {package} is installed already", "choose another `name`")
-    kernels = tuple(_read(options, path) for path in options.results)
+    kernels = tuple(_read(options, path) for given in options.results for path in _files(given))
     licence = common_licence(kernels, options.license)
     serve = _free_size(options.serve) if options.serve is not None else None
     if serve is not None:
@@ -149,6 +152,16 @@ def run(plan: Plan, emit: Emit) -> Result:
         serves=tuple(entry.in_words for entry in entries),
         checks=tuple(checks),
     )
+
+
+def _files(given: Path) -> list[Path]:
+    """Return the kernels of a folder of `tune gemm`, one for each shape; a file as it is."""
+    if not given.is_dir():
+        return [given]
+    found = sorted(given.glob(f"*/{ledger.KERNEL}")) if (given / ledger.FILE).is_file() else []
+    if not found:
+        raise KernelError(f"{given} is no folder of `tune gemm` with timed kernels; name the kernel file of a result")
+    return found
 
 
 def _read(options: Options, path: Path) -> MeasuredKernel:

@@ -4,5 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-PROBLEM = Path(__file__).parent / "problems" / "attention" / "attention.py"
+from .problems import ATTENTION as PROBLEM
+
+__all__ = ["KERNEL", "PROBLEM"]
+
 KERNEL = Path(__file__).parent / "kernels" / "tilelang" / "attention" / "attention.py"

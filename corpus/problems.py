@@ -11,6 +11,8 @@ from .names import is_file, kernelbench_number, nearest, parse_id, problem_id
 from .recorded import DefinitionFile, is_trace_dataset, list_definitions
 
 SHIPPED = Path(__file__).parent / "problems"
+ATTENTION = SHIPPED / "attention" / "attention.py"
+"""Belongs to no level of KernelBench, as the matrix products."""
 _DATASETS = "give a KernelBench checkout, or a flashinfer-trace dataset, which has a folder definitions"
 
 
@@ -69,6 +71,10 @@ def find_problem(reference: str, dataset: Path | None = None) -> ProblemFile | D
         return ProblemFile(identity, path.stem, path)
     if reference in list_gemms():
         return ProblemFile(reference, path.name, SHIPPED / f"{reference}.py")
+    if f"gemm/{reference}" in list_gemms():
+        return find_problem(f"gemm/{reference}")
+    if reference == ATTENTION.stem:
+        return ProblemFile(reference, reference, ATTENTION)
     problems = list_problems(dataset)
     wanted = parse_id(reference)
     stem = path.name.removesuffix(".py")

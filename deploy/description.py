@@ -39,7 +39,10 @@ class OperatorDescription:
     weights: tuple[str, ...]
     """The weights' names in the reference."""
     arguments: tuple[Any, ...]
-    """[dtype, sizes] of a tensor, where a size may be 'tokens' or '64*tokens'; a number of another argument."""
+    """[dtype, sizes] of a tensor, where a size may be 'tokens' or '64*tokens'; a number of another argument.
+
+    A tensor that is not contiguous has a third element, the order of its dimensions in memory, the outermost first.
+    """
     types: tuple[str, ...]
     """The arguments' types: Tensor, int, float or bool."""
     outputs: int
@@ -150,10 +153,10 @@ def _argument(path: Path, name: str, item: Any) -> Any:
         raise KernelError(f"{path}: {name} is a {item['type']}; an operator takes tensors and numbers")
     if not isinstance(item, list):
         return item
-    dtype, shape, contiguous = item
-    if not contiguous:
-        raise KernelError(f"{path}: it was measured with a {name} that is not contiguous, which no operator serves yet")
-    return [dtype, shape]
+    dtype, shape, order = item
+    if order is None:
+        raise KernelError(f"{path}: it was measured with a {name} that has gaps in memory, which no operator serves")
+    return [dtype, shape] if order == sorted(order) else [dtype, shape, order]
 
 
 def _free(path: Path, name: str, value: int, item: Any, twice: Any) -> Any:
@@ -168,4 +171,4 @@ def _free(path: Path, name: str, value: int, item: Any, twice: Any) -> Any:
             sizes.append(name if size == value else f"{size // value}*{name}")
         else:
             raise KernelError(f"{path}: a dimension is {size} at {name}={value} and {other} at twice that, no multiple")
-    return [item[0], sizes]
+    return [item[0], sizes, *item[2:]]

@@ -100,11 +100,18 @@ def names_of(model: Any, count: int) -> list[str]:
 
 
 def plain(item: Any) -> Any:
-    """Return a tensor as [dtype, sizes, whether it is contiguous], a number as it is; else the name of its type."""
+    """Return a tensor as [dtype, sizes, order], a number as it is; else the name of its type.
+
+    The order is that of the dimensions in memory, the outermost first; None for a tensor that is not dense.
+    """
     import torch
 
     if isinstance(item, torch.Tensor):
-        return [str(item.dtype).removeprefix("torch."), list(map(int, item.shape)), item.is_contiguous()]
+        order = list(range(item.dim()))
+        if not item.is_contiguous():
+            order.sort(key=lambda dimension: (-item.stride(dimension), dimension))
+        dense = item.permute(order).is_contiguous()
+        return [str(item.dtype).removeprefix("torch."), list(map(int, item.shape)), order if dense else None]
     return item if isinstance(item, bool | int | float) else {"type": type(item).__name__}
 
 

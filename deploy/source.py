@@ -53,8 +53,14 @@ class MeasuredKernel:
     def read_constants(self) -> dict[str, Any]:
         """Constants of the problem's file that its Model reads while it computes, with their values."""
         table = symtable.symtable(self.problem.source, "reference", "exec")
-        parts = [part for part in table.get_children() if part.get_name() not in ("get_inputs", "get_init_inputs")]
-        read = {name for part in parts for name in _globals_of(part)}
+        parts = {part.get_name(): set(_globals_of(part)) for part in table.get_children()}
+        top = {item.get_name() for item in table.get_symbols() if item.is_referenced()}
+        idle = {"get_inputs", "get_init_inputs"}
+        while idle:  # and the functions that these alone call
+            for name in idle:
+                parts.pop(name, None)
+            read = set[str]().union(*parts.values())
+            idle = parts.keys() - read - top - {"Model"}
         return {name: value for name, value in {**self.problem.constants, **self.sizes}.items() if name in read}
 
 

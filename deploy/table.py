@@ -46,11 +46,16 @@ class Entry:
     def in_words(self) -> str:
         """'1 <= tokens <= 64: x float32[tokens, 512]'."""
         shown = [
-            f"{name} {item[0]}[{', '.join(map(str, item[1]))}]" if isinstance(item, list) else f"{name}={item}"
+            f"{name} {_tensor(*item)}" if isinstance(item, list) else f"{name}={item}"
             for name, item in zip(self.description.names, self.description.arguments, strict=True)
         ]
         free = f"{self.serves.low} <= {self.serves.name} <= {self.serves.high}: " if self.serves else ""
         return free + ", ".join(shown)
+
+
+def _tensor(dtype: str, sizes: Sequence[Any], order: Sequence[int] = ()) -> str:
+    """'float16[M, 64]', with the order of dimensions in memory where they are not in this one."""
+    return f"{dtype}[{', '.join(map(str, sizes))}]" + (f" stored as {list(order)}" if order else "")
 
 
 def environment_of(evidence: Mapping[str, Any]) -> dict[str, str]:

@@ -26,7 +26,10 @@ class TableRow:
     device: str
     """'cpu' or 'cuda'."""
     arguments: tuple[Any, ...]
-    """In order: [dtype, [sizes]] of a tensor, where a size is a number, 'tokens' or '64*tokens'; else a value."""
+    """In order: [dtype, [sizes]] of a tensor, where a size is a number, 'tokens' or '64*tokens'; else a value.
+
+    A third element is the order of the dimensions in memory, the outermost first, where it is not theirs.
+    """
     free: tuple[str, int, int] | None
     """The size that is free, with the least and the largest value of it."""
     sizes: Mapping[str, Any]
@@ -53,7 +56,7 @@ class TableRow:
             return "device"
         if any(str(value.dtype) != f"torch.{item[0]}" for item, value in tensors):
             return "dtype"
-        if not (aligned and all(is_strided(value) and value.is_contiguous() for _, value in tensors)):
+        if not (aligned and all(is_strided(value) and _lies_as(value, item[2:]) for item, value in tensors)):
             return "strides"
         others = zip(self.arguments, arguments, strict=True)
         if any(item != value for item, value in others if not isinstance(value, torch.Tensor)):
@@ -88,12 +91,19 @@ def key_of(arguments: Sequence[Any]) -> Hashable | None:
     for item in arguments:
         kind = type(item)
         if (kind is torch.Tensor or kind is torch.nn.Parameter) and is_strided(item):
-            found += (item.shape, item.dtype, item.device, item.is_contiguous(), item.data_ptr() % ALIGNED == 0)
+            found += (item.shape, item.stride(), item.dtype, item.device, item.data_ptr() % ALIGNED == 0)
         elif isinstance(item, torch.Tensor):
             return None
         else:
             found.append(item)
     return tuple(found)
+
+
+def _lies_as(tensor: torch.Tensor, order: Sequence[Sequence[int]]) -> bool:
+    """Return whether the tensor is contiguous, its dimensions in the given order if there is one."""
+    if order and len(order[0]) == tensor.dim():
+        tensor = tensor.permute(*order[0])
+    return bool(tensor.is_contiguous())
 
 
 def is_strided(tensor: torch.Tensor) -> bool:

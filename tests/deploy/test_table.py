@@ -72,6 +72,6 @@ def test_a_size_that_the_model_reads_is_not_free() -> None:
 
 @pytest.mark.parametrize("name", ["OPERATOR", "Tensor"])
 def test_an_argument_with_a_name_of_the_package(name: str) -> None:
-    found = {"names": [name], "inputs": [["float32", [4], True]], "outputs": [["float32", [4], True]], "weights": {}}
+    found = {"names": [name], "inputs": [["float32", [4], [0]]], "outputs": [["float32", [4], [0]]], "weights": {}}
     with pytest.raises(KernelError, match=f"every package has a name {name}; rename forward's argument"):
         OperatorDescription.of(Path("first.py"), None, {**found, "written": [], "packs": False, "lacks": []})

@@ -1,4 +1,4 @@
-"""The files of a sweep: all results so far in one file, and a journal per shape."""
+"""The files of a sweep: all results so far in one file, and a journal and a kernel per shape."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core import Config, Journal, OptionError, Trial, set_aside
+from ...core.files import write_whole
 from ...core.keyed_store import KeyedStore
 from ..search import SEARCHED
 from ..start import Warm
@@ -17,6 +18,8 @@ from .result import ShapeResult
 from .shapes import Shape
 
 FILE = "sweep.json"
+KERNEL = "kernel.py"
+"""The chosen kernel of a shape, with the evidence of its measurement."""
 NEIGHBOURS = 2
 """Shapes whose times a search begins with."""
 ALIKE = ("GROUP_SIZE_M", "NUM_STAGES")
@@ -72,6 +75,14 @@ class Ledger:
         if not resume:
             set_aside(path)
         return Journal(path)
+
+    def write_kernel(self, shape: Shape, source: str | None) -> None:
+        """Write the kernel of a shape beside its journal, or remove that of an earlier search if there is none."""
+        path = self.folder / shape.slug / KERNEL
+        if source is None:
+            path.unlink(missing_ok=True)
+        else:
+            write_whole(path, source)
 
     def warm(self, shape: Shape) -> Warm:
         """Return the neighbours' times, relative to their best."""

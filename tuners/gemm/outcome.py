@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...core import Config, Evaluation
+from ...core import Config, Evaluation, Kernel, Problem
+from ...core.evidence import with_evidence
 from ..search import Found
 from .result import KEPT, MEASURED, ShapeResult
 from .shapes import Shape
@@ -20,20 +21,38 @@ def times_of(evaluations: Sequence[Evaluation]) -> dict[Config, float]:
     }
 
 
+def kernel_of(problem: Problem, kernel: Kernel, found: Found, analytic: Config) -> str | None:
+    """Return the text of the chosen kernel with its measurements in the header; None where nothing was compared.
+
+    `kernel` has the constants of the analytic choice.
+    """
+    winner, start = winner_of(found, analytic), found.start
+    if winner is None or not winner.ok or winner.speedup is None:
+        return None
+    measured = start if start is not None and start.measurement else winner
+    return with_evidence(kernel.bind(winner.config).source, problem, winner, measured)
+
+
+def winner_of(found: Found, analytic: Config) -> Evaluation | None:
+    """Return the evaluation of the chosen config; an equally fast analytic choice is kept. None if none is correct."""
+    best, start = found.best, found.start
+    analytic_ms = start.latency_ms if start else None
+    own = best is None or Config(best.config) == analytic or (analytic_ms and analytic_ms <= (best.latency_ms or 0.0))
+    return start if own and start and start.latency_ms else best
+
+
 def result_of(shape: Shape, found: Found, analytic: Config) -> ShapeResult:
     """Return the result of a search whose unchanged kernel is the analytic choice."""
-    best, start = found.best, found.start
+    start, winner = found.start, winner_of(found, analytic)
     common: dict[str, Any] = {"trials": found.progress.trials, "times": times_of(found.evaluations)}
     analytic_ms = start.latency_ms if start else None
-    if best is None and analytic_ms is None:
+    if winner is None:
         first = next((item for item in (*found.finals, *found.evaluations) if not item.ok), None)
         why = f"none of {common['trials']} configs is correct" + (
             f", first {first.status}: {first_message(first)}" if first else ""
         )
         return ShapeResult(shape, error=why, **common)
-    own = best is None or Config(best.config) == analytic or (analytic_ms and analytic_ms <= (best.latency_ms or 0.0))
-    winner = start if own and start and start.latency_ms else best
-    assert winner is not None
+    own = winner is start or Config(winner.config) == analytic
     if not winner.ok:
         return ShapeResult(shape, error=f"{winner.status}: {first_message(winner)}", **common)
     return ShapeResult(

@@ -14,7 +14,7 @@ from .. import catalogue
 from ..search import SEARCHED, Search
 from .analytic import analytic_choice, first_configs, space_for
 from .ledger import Ledger
-from .outcome import first_message, largest_error, result_of, times_of
+from .outcome import first_message, kernel_of, largest_error, result_of, times_of
 from .result import CHECKED, ShapeResult
 from .shapes import Shape
 from .task import Task
@@ -80,6 +80,7 @@ class ShapeSearch:
                 task.patience, self._clock, cancel=self._cancel,
             )  # fmt: skip
             found = search.run()
+        self._ledger.write_kernel(shape, kernel_of(problem, kernel, found, analytic))
         return self._beside_the_library(evaluator, result_of(shape, found, analytic))
 
     def _tell(self, shape: Shape, event: Event) -> None:

@@ -24,9 +24,9 @@ SAMPLE = 3
 class Sweep:
     """Tunes shapes, one after the other on each evaluator; every result is on disk before the next begins.
 
-    In `folder`: `sweep.json` with all results so far, and a folder per shape with its journal. With `resume`, results
-    in it are taken as they are, and searches go on from their journals; else journals are set aside. A shape that
-    cannot be tuned has a result with an error, and the others go on.
+    In `folder`: `sweep.json` with all results so far, and a folder per shape with its journal and kernel. With
+    `resume`, results in it are taken as they are, and searches go on from their journals; else journals are set
+    aside. A shape that cannot be tuned has a result with an error, and the others go on.
     """
 
     def __init__(
