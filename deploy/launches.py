@@ -12,6 +12,8 @@ from ..core.user_package import with_lines
 
 _NAME = "visible_launch"
 _DESCRIPTOR = re.compile(r"tensor_?descriptor", re.IGNORECASE)  # of the host or of tl.make_tensor_descriptor
+_READS = {"tolist", "numpy", "data", "data_ptr", "untyped_storage", "storage", "from_dlpack", "ctypes"}
+"""Names of what reads memory, or where it is."""
 _JIT = ("triton.jit", "jit", "triton.autotune", "triton.heuristics")
 
 
@@ -48,6 +50,16 @@ def with_visible_launches(source: str) -> tuple[str, bool]:
         lines[node.lineno - 1] = (line[: node.col_offset] + f"{_NAME}({node.id})".encode() + line[end:]).decode()
     visible = with_lines("".join(lines), ["", f"from ..launch import launch as {_NAME}"])
     return visible, not others and not _DESCRIPTOR.search(source)
+
+
+def is_repeatable(source: str) -> bool:
+    """Return whether a call of a kernel's Python may be repeated from the steps that torch sees of it.
+
+    It may if it reads no memory of tensors by other ways, and passes no addresses on.
+    """
+    names = {node.attr for node in ast.walk(syntax_tree(source)) if isinstance(node, ast.Attribute)}
+    names |= {node.id for node in ast.walk(syntax_tree(source)) if isinstance(node, ast.Name)}
+    return not names & _READS
 
 
 def _is_kernel(function: ast.FunctionDef) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..core import KernelError
 from .description import FreeSize, OperatorDescription
+from .launches import is_repeatable
 from .source import MeasuredKernel
 
 FIGURES = ("speedup_ratio", "interval", "latency_ms", "reference_ms", "max_abs_error", "samples", "seeds", "precision")
@@ -38,6 +39,7 @@ class Entry:
             "serves": None if free is None else {"size": free.name, "from": free.low, "to": free.high},
             "arguments": list(self.description.arguments),
             "sizes": self.measured.sizes,
+            "repeatable": is_repeatable(self.measured.kernel.source),
             "measured": {name: evidence[name] for name in FIGURES if name in evidence},
             "environment": environment_of(evidence),
         }

@@ -34,6 +34,8 @@ class TableRow:
     """The size that is free, with the least and the largest value of it."""
     sizes: Mapping[str, Any]
     """Constants of the reference's file that were set when the kernel was measured."""
+    repeatable: bool = False
+    """Whether a call may be repeated from its steps: its Python reads no memory of tensors."""
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> TableRow:
@@ -45,6 +47,7 @@ class TableRow:
             tuple(plain["arguments"]),
             None if free is None else (free["size"], free["from"], free["to"]),
             plain["sizes"],
+            plain.get("repeatable", False),
         )
 
     def mismatch(self, arguments: Sequence[Any], aligned: bool = True) -> str:
@@ -90,7 +93,7 @@ def key_of(arguments: Sequence[Any]) -> Hashable | None:
     found: list[Any] = []
     for item in arguments:
         kind = type(item)
-        if (kind is torch.Tensor or kind is torch.nn.Parameter) and is_strided(item):
+        if (kind is torch.Tensor or kind is torch.nn.Parameter) and item.layout is torch.strided:
             found += (item.shape, item.stride(), item.dtype, item.device, item.data_ptr() % ALIGNED == 0)
         elif isinstance(item, torch.Tensor):
             return None

@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from .plan import recorder
+
 MOST = 1024
 """Compiled kernels that are remembered for each kernel."""
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -48,22 +50,34 @@ class Launcher:
         if any(isinstance(item, torch.Tensor) and type(item) not in _PLAIN for item in values):
             torch.library.wrap_triton(self._kernel)[grid](*arguments, **options)
             return
-        key = self._key(values, tuple(options)) if self._plain else None
-        if key is None:
+        noting = recorder()
+        if not self._plain:
+            if noting is not None:
+                noting.refuse()
             self._kernel[grid](*arguments, **options)
             return
-        compiled = self._compiled.get(key)
+        key = self._key(values, tuple(options))
+        compiled = None if key is None else self._compiled.get(key)
+        if compiled is not None or noting is not None:
+            bound = [*arguments]
+            for name in self._names[len(arguments) :]:
+                bound.append(options[name] if name in options else self._defaults[name])
+        launched = compiled is None
         if compiled is None:
-            if len(self._compiled) >= MOST:
-                self._compiled.clear()
-            self._compiled[key] = self._kernel[grid](*arguments, **options)
-            return
-        bound = [*arguments]
-        for name in self._names[len(arguments) :]:
-            bound.append(options[name] if name in options else self._defaults[name])
+            compiled = self._kernel[grid](*arguments, **options)
+            if key is not None:
+                if len(self._compiled) >= MOST:
+                    self._compiled.clear()
+                self._compiled[key] = compiled
+            if noting is None:
+                return
         if callable(grid):
             grid = grid(dict(zip(self._names, bound, strict=True)))
-        compiled[(*grid, 1, 1)[:3]](*bound)
+        runner = compiled[(*grid, 1, 1)[:3]]
+        if not launched:
+            runner(*bound)
+        if noting is not None:
+            noting.launch(runner, bound)
 
     def _key(self, values: tuple[Any, ...], options: tuple[str, ...]) -> tuple[Any, ...] | None:
         """Return all that Triton specialises a kernel on; None for arguments of which that is not known."""

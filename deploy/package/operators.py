@@ -8,7 +8,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,21 @@ import torch
 
 from .dispatch import MOST, Dispatch, TableRow, is_strided, key_of
 from .modules import META, BoundModule, PackageModules
+from .plan import CallPlan, CallRecorder
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+@dataclass(slots=True)
+class _Ready:
+    """What calls of a key need, in one thread."""
+
+    kernel: BoundModule
+    repeatable: bool
+    """Whether the next call is to be recorded."""
+    plan: CallPlan | None = None
+    device: int | None = None
+    """The GPU that must be the current one; None where there is no other."""
 
 
 class DeployedOperator:
@@ -79,23 +92,47 @@ class DeployedOperator:
     def __call__(self, *arguments: Any) -> Any:
         """Compute the operator. What a call with these sizes needs is found once for each thread."""
         key = key_of(arguments)
-        ready: dict[Any, BoundModule] = self._ready.__dict__
-        kernel = ready.get(key)
+        ready: dict[Any, _Ready] = self._ready.__dict__
+        found = ready.get(key)
+        if found is not None and found.plan is not None:
+            if found.device is None or found.device == torch.cuda.current_device():
+                return found.plan(arguments)
+            with torch.cuda.device(found.device):
+                return found.plan(arguments)
         # Kernels of some languages refuse tensors that require gradients, which are none of their business.
         given = [item.detach() if getattr(item, "requires_grad", False) else item for item in arguments]
         inputs, weights = self._split(given)
-        if kernel is None:
+        if found is None:
             row = self.dispatch.row(arguments, key)
             if row is None:
                 return self.by_reference(given)
             device = META if self.visible else _device_of(given)
-            kernel = self.modules.kernel(row.kernel, row.sizes, device)
+            found = _Ready(self.modules.kernel(row.kernel, row.sizes, device), row.repeatable)
             if key is not None:
                 if len(ready) >= MOST:
                     ready.clear()
-                ready[key] = kernel
+                ready[key] = found
+        elif found.repeatable:
+            found.repeatable = False
+            with _current(_device_of(given)):
+                return self._recorded(found, given)
         with contextlib.nullcontext() if key is None else _current(_device_of(given)):
-            return self._own(kernel(inputs, weights), given)
+            return self._own(found.kernel(inputs, weights), given)
+
+    def _recorded(self, found: _Ready, given: list[Any]) -> Any:
+        """Compute the second call of a key, for which nothing is compiled, and keep its plan for those that follow."""
+        for place, item in enumerate(given):  # each tensor of a plan has one origin
+            others = [other for other in given[:place] if isinstance(other, torch.Tensor)]
+            if isinstance(item, torch.Tensor) and any(torch._C._is_alias_of(item, other) for other in others):
+                given[place] = item.clone()
+        recorder = CallRecorder(given)
+        with recorder.recording():
+            result = found.kernel(*self._split(given))
+        outputs = list(result) if isinstance(result, tuple | list) else [result]
+        device = _device_of(given)
+        found.device = device.index if device.type == "cuda" and torch.cuda.device_count() > 1 else None
+        found.plan = recorder.plan(outputs, self._tuple)
+        return self._own(result, given)
 
     def by_reference(self, arguments: Sequence[Any]) -> Any:
         """Compute the operator in plain torch."""

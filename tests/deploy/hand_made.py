@@ -72,6 +72,7 @@ def hand_made(
     arguments: Sequence[Any] = ARGUMENTS,
     load: bool = True,
     reference: str = REFERENCE,
+    repeatable: bool = False,
     **table: Any,
 ) -> Any:
     """Write the package of `mylib::name` with one kernel, and import it if it is to be loaded."""
@@ -82,6 +83,7 @@ def hand_made(
     (package / "kernels" / "first.py").write_text(kernel)
     (package / "reference.py").write_text(reference)
     row = {"kernel": "first", "device": "cpu", "arguments": arguments, "serves": serves, "sizes": {}}
+    row["repeatable"] = repeatable
     (package / "table.json").write_text(json.dumps({**TABLE, **table, "name": f"mylib::{name}", "kernels": [row]}))
     (package / "__init__.py").write_text(
         _INIT.format(signature="x: torch.Tensor, weight: torch.Tensor", names="x, weight")
