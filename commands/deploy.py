@@ -8,17 +8,19 @@ from __future__ import annotations
 import importlib.util
 import keyword
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..core import KernelError, OptionError
 from ..core.events import Emit, Note, working
 from ..core.language import Target, default_backend
+from ..core.text import listed
 from ..corpus import find_kernel, find_problem
+from ..corpus.backward import backward_problem
 from ..deploy.description import FreeSize, describe, require_size
 from ..deploy.source import MeasuredKernel, common_licence, measured_kernel
-from ..deploy.table import entries_of
+from ..deploy.table import Entry, entries_of
 from ..deploy.writing import Deployment, write
 from ..runtime import command, result
 from ..runtime.options.option import Options as BaseOptions
@@ -59,6 +61,9 @@ class Options(BaseOptions):
         "results were measured at are served by kernels.",
         metavar="SIZE=LOW..HIGH",
     )
+    gradients: tuple[Path, ...] = option(
+        (), "Kernels that optimize --backward wrote, for the gradients of the results.", metavar="RESULT"
+    )
     license: str | None = option(
         None, "SPDX expression of the package's licence; by default what the files state.", metavar="SPDX"
     )
@@ -91,6 +96,7 @@ class Plan(command.Plan):
 
     name: str
     kernels: tuple[MeasuredKernel, ...] = field(metadata=command.NOT_SHOWN)
+    gradients: tuple[MeasuredKernel, ...] = field(metadata=command.NOT_SHOWN)
     serve: FreeSize | None = field(metadata=command.NOT_SHOWN)
     licence: str
     output: Path
@@ -126,11 +132,12 @@ def plan(options: Options, runtime: Runtime) -> Plan:
     if importlib.util.find_spec(package) is not None:
         raise OptionError(f"a package {package} is installed already", "choose another `name`")
     kernels = tuple(_read(options, path) for given in options.results for path in _files(given))
-    licence = common_licence(kernels, options.license)
+    gradients = _gradients(options.gradients, kernels)
+    licence = common_licence((*kernels, *gradients), options.license)
     serve = _free_size(options.serve) if options.serve is not None else None
     if serve is not None:
         require_size(kernels, serve)
-    return Plan(options.name, kernels, serve, licence, options.output)
+    return Plan(options.name, kernels, gradients, serve, licence, options.output)
 
 
 def run(plan: Plan, emit: Emit) -> Result:
@@ -142,14 +149,19 @@ def run(plan: Plan, emit: Emit) -> Result:
     for item in plan.kernels:
         if item not in [entry.measured for entry in entries]:
             emit(Note(f"{item.path} is the nearest result to no size of the range, and is left out"))
-    deployment = Deployment(plan.name, tuple(entries), plan.licence)
+    gradients: list[Entry] = []
+    if plan.gradients:
+        with working(emit, f"tracing {', '.join(str(item.path) for item in plan.gradients)}"):
+            of_gradients = describe(f"{plan.name}_backward", plan.gradients, None)
+        gradients = entries_of(f"{short}_backward", plan.gradients, of_gradients, None)
+    deployment = Deployment(plan.name, tuple(entries), plan.licence, tuple(gradients))
     with working(emit, f"checking {deployment.package}"):
         checks = write(deployment, plan.output)
     return Result(
         operator=plan.name,
         package=deployment.package,
         folder=plan.output,
-        serves=tuple(entry.in_words for entry in entries),
+        serves=tuple(entry.in_words for entry in (*entries, *gradients)),
         checks=tuple(checks),
     )
 
@@ -170,6 +182,23 @@ def _read(options: Options, path: Path) -> MeasuredKernel:
     file = find_kernel(str(path), default_backend(Target.CPU))
     problem = find_problem(options.problem or file.problem, options.dataset).read()
     return measured_kernel(path, file.read(), problem)
+
+
+def _gradients(paths: Sequence[Path], kernels: Sequence[MeasuredKernel]) -> tuple[MeasuredKernel, ...]:
+    """Read kernels of gradients, each of the problem of one of the results at its sizes."""
+    if not paths:
+        return ()
+    problems = {problem.name: problem for problem in (backward_problem(item.problem) for item in kernels)}
+    found = []
+    for path in paths:
+        file = find_kernel(str(path), default_backend(Target.CPU))
+        if file.problem not in problems:
+            raise KernelError(
+                f"{path} solves {file.problem}, not the gradients of the results at their sizes, "
+                f"{listed(problems, 'or')}; run optimize --backward at the same workload, with this torch"
+            )
+        found.append(measured_kernel(path, file.read(), problems[file.problem]))
+    return tuple(found)
 
 
 def _free_size(text: str) -> FreeSize:

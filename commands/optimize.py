@@ -8,16 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..core import OptionError
-from ..core.events import Emit, PartDone
+from ..core import OptionError, Target
+from ..core.events import Emit, Note, PartDone
+from ..core.files import write_whole
+from ..corpus import find_problem
+from ..corpus.backward import backward_problem
 from ..runtime import command
-from ..runtime.options.groups import ReturnOptions, RunOptions
-from ..runtime.options.option import described
+from ..runtime.jobs import at_workload
+from ..runtime.options.groups import WHERE, ReturnOptions, RunOptions
+from ..runtime.options.option import described, option
 from ..runtime.runtime import Runtime
 from ._optimize import open_optimizer
 from ._optimize.result import Result as Result
@@ -30,6 +34,7 @@ EXAMPLES = (
     "optimize --kernel level1/1_94.py --target-speedup 1.3",
     "optimize --list-slow --dataset ~/KernelBench",
     "optimize --problem model.py --device cuda",
+    "optimize --problem model.py --backward --device cuda",
     "optimize --kernel ops.py::swiglu --reference ops.py::swiglu_torch --inputs bench.py::inputs --patch out.diff",
     "optimize --kernel 2_10 --model openai/o3 --beam 2 --max-cost 3",
 )
@@ -53,6 +58,10 @@ class Options(RunOptions, ReturnOptions):
         ),
     )
 
+    backward: bool = option(
+        False, "Optimize the gradients of `problem` in its place: its backward graph, written as a problem.", WHERE
+    )
+
     @property
     def named(self) -> str:
         """The kernel, or the problem if there is none."""
@@ -63,6 +72,8 @@ class Options(RunOptions, ReturnOptions):
         super().check()
         if not self.named:
             raise OptionError("nothing to optimize is named", "give `kernel`, or `problem` with a PyTorch module")
+        if self.backward and self.problem is None:
+            raise OptionError("`backward` needs a `problem`", "name the module whose gradients are to be optimized")
 
 
 @dataclass(frozen=True)
@@ -84,6 +95,8 @@ class Plan(command.Plan):
 
 def plan(options: Options, runtime: Runtime) -> Plan:
     """Choose the machines. The optimizer finds the kernel, or makes a first one."""
+    if options.backward:
+        options = _of_gradients(options, runtime)
     settings = SessionSettings.of(options, runtime)
     return Plan.of(
         options,
@@ -93,6 +106,18 @@ def plan(options: Options, runtime: Runtime) -> Plan:
         against=settings.criteria.against,
         open_optimizer=partial(open_optimizer, settings),
     )
+
+
+def _of_gradients(options: Options, runtime: Runtime) -> Options:
+    """Write the gradients of the problem as a problem, and return the options for that one."""
+    device = runtime.device(options) if options.remote is None else str(Target.CUDA)
+    forward = find_problem(options.problem or "", options.dataset).read()
+    problem = backward_problem(at_workload(forward, Target.of_device(device), device, options.workload))
+    path = options.results / "backward" / f"{problem.name}.py"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, problem.source)
+    runtime.emit(Note(f"gradients of {forward.id}: {path}"))
+    return replace(options, problem=str(path), workload=None, backward=False)
 
 
 def run(plan: Plan, emit: Emit) -> Result:

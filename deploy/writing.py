@@ -16,6 +16,7 @@ from ..core.environment import allowed_environment
 from ..core.file_locks import temporary_folder
 from ..core.languages import TRITON
 from ..corpus.functions.running import confined_answer_of
+from .description import OperatorDescription
 from .launches import with_visible_launches
 from .table import Entry, environment_of, table_of
 
@@ -47,6 +48,8 @@ class Deployment:
     entries: tuple[Entry, ...]
     licence: str
     """SPDX identifier for the package; '' where none is stated."""
+    gradients: tuple[Entry, ...] = ()
+    """Kernels of the gradients."""
 
     @property
     def package(self) -> str:
@@ -82,18 +85,27 @@ def write(deployment: Deployment, output: Path) -> list[str]:
 def _write_files(deployment: Deployment, folder: Path) -> None:
     package = folder / deployment.package
     shutil.copytree(_MODULES, package, ignore=shutil.ignore_patterns("__pycache__"))
-    kernels = package / "kernels"
-    kernels.mkdir()
-    (kernels / "__init__.py").write_text('"""The kernels, as they were measured."""\n')
-    sources, visible = kernel_sources(deployment.entries)
-    for name, source in sources.items():
-        (kernels / f"{name}.py").write_text(source)
-    (package / "reference.py").write_text(deployment.entries[0].measured.problem.source)
-    table = table_of(deployment.name, deployment.entries, visible)
-    (package / "table.json").write_text(_table_text(table))
+    _write_operator(package, deployment.name, deployment.entries)
+    if deployment.gradients:
+        gradients = package / "gradients"
+        _write_operator(gradients, f"{deployment.name}_backward", deployment.gradients)
+        (gradients / "__init__.py").write_text('"""The operator\'s gradients: table, kernels and reference."""\n')
+        (gradients / "launch.py").write_text('"""For the kernels."""\n\nfrom ..launch import launch as launch\n')
     for path, text in _rendered(deployment).items():
         (folder / path).parent.mkdir(exist_ok=True)
         (folder / path).write_text(text)
+
+
+def _write_operator(package: Path, name: str, entries: Sequence[Entry]) -> None:
+    """Write kernels, reference and table of an operator."""
+    kernels = package / "kernels"
+    kernels.mkdir(parents=True)
+    (kernels / "__init__.py").write_text('"""The kernels, as they were measured."""\n')
+    sources, visible = kernel_sources(entries)
+    for module, source in sources.items():
+        (kernels / f"{module}.py").write_text(source)
+    (package / "reference.py").write_text(entries[0].measured.problem.source)
+    (package / "table.json").write_text(_table_text(table_of(name, entries, visible)))
 
 
 def kernel_sources(entries: Sequence[Entry]) -> tuple[dict[str, str], bool]:
@@ -126,23 +138,19 @@ def _rendered(deployment: Deployment) -> dict[str, str]:
         loader=FileSystemLoader(_TEMPLATES), undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True
     )
     description = deployment.entries[0].description
-    tensors = f"tuple[{', '.join(['Tensor'] * description.outputs)}]"
     values: dict[str, Any] = {
         "operator": deployment.name,
         "package": deployment.package,
         "short": deployment.short,
-        "signature": ", ".join(
-            f"{name}: {kind}" for name, kind in zip(description.names, description.types, strict=True)
-        ),
-        "names": ", ".join(description.names),
-        "returns": tensors if description.returns_tuple else "Tensor",
+        **_signature(description),
+        "gradients": _signature(deployment.gradients[0].description) if deployment.gradients else None,
         "tuple": description.returns_tuple,
         "module": bool(description.weights),
         "python": _OLDEST_PYTHON,
-        "dependencies": json.dumps(_dependencies(deployment.entries)),
+        "dependencies": json.dumps(_dependencies((*deployment.entries, *deployment.gradients))),
         "licence": deployment.licence,
         "licence_text": deployment.licence or "none is stated by the kernels' files; state yours in pyproject.toml",
-        "rows": [_readme_row(entry) for entry in deployment.entries],
+        "rows": [_readme_row(entry) for entry in (*deployment.entries, *deployment.gradients)],
         "versions": _versions(deployment.entries),
     }
     package = deployment.package
@@ -154,6 +162,17 @@ def _rendered(deployment: Deployment) -> dict[str, str]:
         "README.md": "README.md.j2",
     }
     return {path: _template(environment, name, values) for path, name in places.items()}
+
+
+def _signature(description: OperatorDescription) -> dict[str, str]:
+    """Return arguments and result of an operator as Python has them."""
+    pairs = zip(description.names, description.types, strict=True)
+    tensors = f"tuple[{', '.join(['Tensor'] * description.outputs)}]"
+    return {
+        "signature": ", ".join(f"{name}: {kind}" for name, kind in pairs),
+        "names": ", ".join(description.names),
+        "returns": tensors if description.returns_tuple else "Tensor",
+    }
 
 
 def _template(environment: Environment, name: str, values: dict[str, Any]) -> str:

@@ -156,6 +156,7 @@ SLOW = (
     "deploy/test_deploy.py::test_triton_kernels_of_two_sizes_serve_a_range",
     "deploy/test_deploy.py::test_what_only_tracing_shows_leaves_no_folder",
     "deploy/test_operators.py::test_compiled_code_of_another_package_of_the_name_is_not_run",
+    "deploy/test_gradients.py",
     "deploy/test_tuned_products.py::test_products_of_a_sweep_serve_a_range_in_triton_s_interpreter",
     "corpus/test_attention.py",
     "corpus/test_attention_turns.py",

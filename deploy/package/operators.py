@@ -51,6 +51,10 @@ class DeployedOperator:
         self._folder = folder
         self.schema: Any = None
         """The operator's schema, once it is registered."""
+        self.operator: Any = None
+        """The operator, once it is registered."""
+        self.gradients: DeployedOperator | None = None
+        """The operator of the gradients: of inputs, the outputs' gradients, and weights. None where there is none."""
         self._ready = threading.local()
         self._tuple: bool = table["returns_tuple"]
         self._own_tensors: bool = table["reference_has_own_tensors"]
@@ -80,6 +84,7 @@ class DeployedOperator:
         if not self._own_tensors:
             for row in self.dispatch.rows:
                 self.modules.reference(row.sizes, META)
+        self.operator = operator
         return operator
 
     def _mark_compiled(self) -> None:
@@ -180,7 +185,13 @@ class DeployedOperator:
         ctx.others = [None if isinstance(item, torch.Tensor) else (item,) for item in inputs]
 
     def _backward(self, ctx: Any, *gradients: Any) -> Any:
-        """Return the reference's own gradients; what it computes on the way is recomputed."""
+        """Return the gradients: by a kernel where one serves, else the reference's own; the latter also where they are
+        to be differentiated. What the reference computes on the way is recomputed.
+        """
+        if self.gradients is not None and not torch.is_grad_enabled():
+            found = self._gradients_by_kernel(self.gradients, ctx, gradients)
+            if found is not None:
+                return found
         saved, create = iter(ctx.saved_tensors), torch.is_grad_enabled()  # it is for second derivatives
         arguments = []
         for other, needed in zip(ctx.others, ctx.needs_input_grad, strict=True):
@@ -207,6 +218,23 @@ class DeployedOperator:
             )
         given = dict(zip(wanted, found, strict=True))
         return tuple(given.get(place) for place in range(len(arguments)))
+
+    def _gradients_by_kernel(self, operator: DeployedOperator, ctx: Any, gradients: Sequence[Any]) -> Any:
+        saved = iter(ctx.saved_tensors)
+        arguments = [next(saved) if other is None else other[0] for other in ctx.others]
+        inputs, weights = self._split(arguments)
+        if any(item is None for item in gradients):
+            return None
+        given = [*inputs, *(item.contiguous() for item in gradients), *weights]
+        if all(row.mismatch(given) for row in operator.dispatch.rows):
+            return None
+        found = operator.operator(*given)
+        places = [place for place, item in enumerate(inputs) if item.is_floating_point()]
+        # Parameters come before buffers, which have no gradients.
+        parameters = range(len(inputs), len(inputs) + len(found) - len(places))
+        by_place = dict(zip([*places, *parameters], found, strict=True))
+        needed = enumerate(ctx.needs_input_grad)
+        return tuple(by_place.get(place) if wanted else None for place, wanted in needed)
 
 
 def _device_of(arguments: Sequence[Any]) -> torch.device:
