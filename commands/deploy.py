@@ -21,7 +21,7 @@ from ..corpus.backward import backward_problem
 from ..deploy.description import FreeSize, describe, require_size
 from ..deploy.source import MeasuredKernel, common_licence, measured_kernel
 from ..deploy.table import Entry, entries_of
-from ..deploy.writing import Deployment, write
+from ..deploy.writing import Deployment, PackageLayout, write
 from ..runtime import command, result
 from ..runtime.options.option import Options as BaseOptions
 from ..runtime.options.option import described, option
@@ -64,6 +64,10 @@ class Options(BaseOptions):
     gradients: tuple[Path, ...] = option(
         (), "Kernels that optimize --backward wrote, for the gradients of the results.", metavar="RESULT"
     )
+    layout: PackageLayout = option(
+        PackageLayout.WHEEL,
+        "wheel: for pip, with tests; kernels: as Hugging Face's package `kernels` loads it.",
+    )
     license: str | None = option(
         None, "SPDX expression of the package's licence; by default what the files state.", metavar="SPDX"
     )
@@ -99,6 +103,7 @@ class Plan(command.Plan):
     gradients: tuple[MeasuredKernel, ...] = field(metadata=command.NOT_SHOWN)
     serve: FreeSize | None = field(metadata=command.NOT_SHOWN)
     licence: str
+    layout: PackageLayout
     output: Path
 
 
@@ -111,6 +116,7 @@ class Result(result.Result):
     """The name to import."""
     folder: Path
     """The folder to install."""
+    layout: PackageLayout
     serves: tuple[str, ...]
     """What each kernel serves; the reference computes everything else."""
     checks: tuple[str, ...]
@@ -118,11 +124,13 @@ class Result(result.Result):
 
     def lines(self) -> Iterator[str]:
         """What is served, what was checked, and what to do next."""
-        yield f"{self.operator}: pip install {self.folder}; import {self.package}"
+        hub = self.layout is PackageLayout.HUB
+        how = f"kernels.get_local_kernel(Path({str(self.folder)!r}))" if hub else f"pip install {self.folder}"
+        yield f"{self.operator}: {how}" + ("" if hub else f"; import {self.package}")
         yield from (f"  serves {text}" for text in self.serves)
         yield from (f"  {text}" for text in self.checks)
         if not self.checks:
-            yield f"  not checked: its device is not here; run 'python -m {self.package} verify' where it is"
+            yield f"  not checked: its device is not here; call verify() of {self.package} where it is"
 
 
 def plan(options: Options, runtime: Runtime) -> Plan:
@@ -137,7 +145,7 @@ def plan(options: Options, runtime: Runtime) -> Plan:
     serve = _free_size(options.serve) if options.serve is not None else None
     if serve is not None:
         require_size(kernels, serve)
-    return Plan(options.name, kernels, gradients, serve, licence, options.output)
+    return Plan(options.name, kernels, gradients, serve, licence, options.layout, options.output)
 
 
 def run(plan: Plan, emit: Emit) -> Result:
@@ -154,13 +162,14 @@ def run(plan: Plan, emit: Emit) -> Result:
         with working(emit, f"tracing {', '.join(str(item.path) for item in plan.gradients)}"):
             of_gradients = describe(f"{plan.name}_backward", plan.gradients, None)
         gradients = entries_of(f"{short}_backward", plan.gradients, of_gradients, None)
-    deployment = Deployment(plan.name, tuple(entries), plan.licence, tuple(gradients))
+    deployment = Deployment(plan.name, tuple(entries), plan.licence, tuple(gradients), plan.layout)
     with working(emit, f"checking {deployment.package}"):
         checks = write(deployment, plan.output)
     return Result(
         operator=plan.name,
         package=deployment.package,
         folder=plan.output,
+        layout=plan.layout,
         serves=tuple(entry.in_words for entry in (*entries, *gradients)),
         checks=tuple(checks),
     )

@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from ..core import KernelError, ResultsError
 from ..core.environment import allowed_environment
 from ..core.file_locks import temporary_folder
 from ..core.languages import TRITON
+from ..core.text import digest_of
 from ..corpus.functions.running import confined_answer_of
 from .description import OperatorDescription
 from .launches import with_visible_launches
@@ -28,6 +30,8 @@ TIMEOUT_S = 600.0
 _MODULES = Path(__file__).parent / "package"
 _TEMPLATES = Path(__file__).parent / "templates"
 _OLDEST_PYTHON = "3.10"
+HUB_FOLDER = Path("build", "torch-universal")
+"""Where Hugging Face's package `kernels` looks for kernels that are Python alone."""
 _CHECK = """
 import json, sys
 sys.modules["kernelwright"] = None  # whoever installs the package does not have it
@@ -37,6 +41,13 @@ import importlib
 package = importlib.import_module(task["package"])
 print("\\n" + json.dumps([[str(check), check.passed] for check in package.verify()]))
 """
+
+
+class PackageLayout(StrEnum):
+    """How the files of a deployed operator are laid out."""
+
+    WHEEL = "wheel"
+    HUB = "kernels"
 
 
 @dataclass(frozen=True)
@@ -50,6 +61,11 @@ class Deployment:
     """SPDX identifier for the package; '' where none is stated."""
     gradients: tuple[Entry, ...] = ()
     """Kernels of the gradients."""
+    layout: PackageLayout = PackageLayout.WHEEL
+
+    def root(self, folder: Path) -> Path:
+        """Return where the package is in the folder that is written."""
+        return folder / HUB_FOLDER if self.layout is PackageLayout.HUB else folder
 
     @property
     def package(self) -> str:
@@ -74,7 +90,7 @@ def write(deployment: Deployment, output: Path) -> list[str]:
         with tempfile.TemporaryDirectory(prefix=f".{output.name}-", dir=output.parent) as beside:
             staged = Path(beside) / "package"
             _write_files(deployment, staged)
-            told = checked(deployment.package, staged)
+            told = checked(deployment.package, deployment.root(staged))
             staged.chmod(0o755)
             os.replace(staged, output)
     except OSError as error:
@@ -83,7 +99,7 @@ def write(deployment: Deployment, output: Path) -> list[str]:
 
 
 def _write_files(deployment: Deployment, folder: Path) -> None:
-    package = folder / deployment.package
+    package = deployment.root(folder) / deployment.package
     shutil.copytree(_MODULES, package, ignore=shutil.ignore_patterns("__pycache__"))
     _write_operator(package, deployment.name, deployment.entries)
     if deployment.gradients:
@@ -91,9 +107,24 @@ def _write_files(deployment: Deployment, folder: Path) -> None:
         _write_operator(gradients, f"{deployment.name}_backward", deployment.gradients)
         (gradients / "__init__.py").write_text('"""The operator\'s gradients: table, kernels and reference."""\n')
         (gradients / "launch.py").write_text('"""For the kernels."""\n\nfrom ..launch import launch as launch\n')
-    for path, text in _rendered(deployment).items():
-        (folder / path).parent.mkdir(exist_ok=True)
-        (folder / path).write_text(text)
+    for path, text in _rendered(deployment, folder).items():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    if deployment.layout is PackageLayout.HUB:
+        (folder / HUB_FOLDER / "metadata.json").write_text(json.dumps(_hub_metadata(deployment, package)) + "\n")
+
+
+def _hub_metadata(deployment: Deployment, package: Path) -> dict[str, Any]:
+    """Return what `kernels` reads of a variant; the id is the name under which it imports the package."""
+    digest = digest_of("".join(path.read_text() for path in sorted(package.rglob("*.*"))))
+    return {
+        "id": f"_{deployment.package}_{digest[:8]}",
+        "name": deployment.package.replace("_", "-").lower(),
+        "version": 1,
+        "license": deployment.licence or "other",
+        "python-depends": [],
+        "backend": {"type": deployment.entries[0].measured.device},
+    }
 
 
 def _write_operator(package: Path, name: str, entries: Sequence[Entry]) -> None:
@@ -131,7 +162,7 @@ def _table_text(table: dict[str, Any]) -> str:
     return "\n".join(["{", *lines, '  "kernels": [', ",\n".join(rows), "  ]", "}"]) + "\n"
 
 
-def _rendered(deployment: Deployment) -> dict[str, str]:
+def _rendered(deployment: Deployment, folder: Path) -> dict[Path, str]:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -147,20 +178,22 @@ def _rendered(deployment: Deployment) -> dict[str, str]:
         "tuple": description.returns_tuple,
         "module": bool(description.weights),
         "python": _OLDEST_PYTHON,
+        "hub": deployment.layout is PackageLayout.HUB,
         "dependencies": json.dumps(_dependencies((*deployment.entries, *deployment.gradients))),
         "licence": deployment.licence,
         "licence_text": deployment.licence or "none is stated by the kernels' files; state yours in pyproject.toml",
         "rows": [_readme_row(entry) for entry in (*deployment.entries, *deployment.gradients)],
         "versions": _versions(deployment.entries),
     }
-    package = deployment.package
+    package = deployment.root(folder) / deployment.package
     places = {
-        f"{package}/__init__.py": "init.py.j2",
-        f"{package}/__main__.py": "main.py.j2",
-        f"tests/test_{deployment.short}.py": "test.py.j2",
-        "pyproject.toml": "pyproject.toml.j2",
-        "README.md": "README.md.j2",
+        package / "__init__.py": "init.py.j2",
+        package / "__main__.py": "main.py.j2",
+        folder / "README.md": "README.md.j2",
     }
+    if deployment.layout is PackageLayout.WHEEL:
+        places[folder / "tests" / f"test_{deployment.short}.py"] = "test.py.j2"
+        places[folder / "pyproject.toml"] = "pyproject.toml.j2"
     return {path: _template(environment, name, values) for path, name in places.items()}
 
 

@@ -269,7 +269,7 @@ def _with_base(descriptor: Any) -> Callable[[torch.Tensor], Any]:
     kind, fields = type(descriptor), {**vars(descriptor), "base": None}
 
     def make(tensor: torch.Tensor) -> Any:
-        made = kind.__new__(kind)
+        made = object.__new__(kind)
         made.__dict__.update(fields)
         made.base = tensor
         return made
