@@ -18,10 +18,10 @@ from ..core.language import Target, default_backend
 from ..core.text import listed
 from ..corpus import find_kernel, find_problem
 from ..corpus.backward import backward_problem
-from ..deploy.description import FreeSize, describe, require_size
+from ..deploy.assembling import assembled
+from ..deploy.description import FreeSize, require_size
 from ..deploy.source import MeasuredKernel, common_licence, measured_kernel
-from ..deploy.table import Entry, entries_of
-from ..deploy.writing import Deployment, PackageLayout, write
+from ..deploy.writing import PackageLayout, write
 from ..runtime import command, result
 from ..runtime.options.option import Options as BaseOptions
 from ..runtime.options.option import described, option
@@ -150,19 +150,16 @@ def plan(options: Options, runtime: Runtime) -> Plan:
 
 def run(plan: Plan, emit: Emit) -> Result:
     """Write the package."""
-    short = plan.name.partition("::")[2]
-    with working(emit, f"tracing {', '.join(str(item.path) for item in plan.kernels)}"):
-        descriptions = describe(plan.name, plan.kernels, plan.serve)
-    entries = entries_of(short, plan.kernels, descriptions, plan.serve)
-    for item in plan.kernels:
+    given = (*plan.kernels, *plan.gradients)
+    with working(emit, f"tracing {', '.join(str(item.path) for item in given)}"):
+        deployment = assembled(
+            plan.name, plan.kernels, serve=plan.serve, licence=plan.licence or None, gradients=plan.gradients,
+            layout=plan.layout,
+        )  # fmt: skip
+    entries = (*deployment.entries, *deployment.gradients)
+    for item in given:
         if item not in [entry.measured for entry in entries]:
-            emit(Note(f"{item.path} is the nearest result to no size of the range, and is left out"))
-    gradients: list[Entry] = []
-    if plan.gradients:
-        with working(emit, f"tracing {', '.join(str(item.path) for item in plan.gradients)}"):
-            of_gradients = describe(f"{plan.name}_backward", plan.gradients, None)
-        gradients = entries_of(f"{short}_backward", plan.gradients, of_gradients, None)
-    deployment = Deployment(plan.name, tuple(entries), plan.licence, tuple(gradients), plan.layout)
+            emit(Note(f"{item.path} is left out: another result serves the sizes that it is the nearest to, or none"))
     with working(emit, f"checking {deployment.package}"):
         checks = write(deployment, plan.output)
     return Result(
@@ -170,7 +167,7 @@ def run(plan: Plan, emit: Emit) -> Result:
         package=deployment.package,
         folder=plan.output,
         layout=plan.layout,
-        serves=tuple(entry.in_words for entry in (*entries, *gradients)),
+        serves=tuple(entry.in_words for entry in entries),
         checks=tuple(checks),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,6 +10,8 @@ from itertools import combinations
 from typing import Any
 
 from ..core import KernelError
+from ..core.source_text import source_lines
+from ..core.syntax_tree import syntax_tree
 from .description import FreeSize, OperatorDescription
 from .launches import is_repeatable
 from .source import MeasuredKernel
@@ -92,7 +95,7 @@ def entries_of(
     for entry in entries:
         groups.setdefault(repr((entry.measured.device, entry.description.arguments)), []).append(entry)
     served = [found for group in groups.values() for found in _shared(group, free)]
-    return sorted(served, key=lambda entry: entry.serves.low if entry.serves else 0)
+    return sorted(served, key=_low)
 
 
 def _require_same_constants(
@@ -123,9 +126,24 @@ def _shared(group: Sequence[Entry], free: FreeSize | None) -> list[Entry]:
         here, there = values[place] or 1, values[place + 1] or 1 if not last else 1
         high = free.high if last else min(free.high, math.isqrt(here * there))
         if low <= high:
-            found.append(replace(entry, serves=FreeSize(free.name, low, high)))
+            if found and _code(found[-1]) == _code(entry):  # one kernel for both
+                found[-1] = replace(found[-1], serves=FreeSize(free.name, _low(found[-1]), high))
+            else:
+                found.append(replace(entry, serves=FreeSize(free.name, low, high)))
             low = high + 1
     return found
+
+
+def _low(entry: Entry) -> int:
+    return entry.serves.low if entry.serves else 0
+
+
+def _code(entry: Entry) -> str:
+    """Return a kernel's text without the evidence."""
+    source = entry.measured.kernel.source
+    tree = syntax_tree(source)
+    end = tree.body[0].end_lineno or 0 if tree.body and ast.get_docstring(tree) is not None else 0
+    return "\n".join(source_lines(source)[end:]).strip()
 
 
 def table_of(name: str, entries: Sequence[Entry], visible: bool) -> dict[str, Any]:

@@ -124,7 +124,9 @@ def test_a_wheel_builds_and_installs(linear_package: Path, tmp_path: Path) -> No
 
 def test_triton_kernels_of_two_sizes_serve_a_range(tmp_path: Path) -> None:
     """In Triton's interpreter, in place of a GPU."""
-    small = linear(tmp_path, "small.py", "triton", workload="batch_size=2", sizes={**TINY, "batch_size": 2})
+    small = linear(
+        tmp_path, "small.py", "triton", "# Another one.\n", workload="batch_size=2", sizes={**TINY, "batch_size": 2}
+    )
     large = linear(tmp_path, "large.py", "triton")
     run = kernelwright(
         *("deploy", large, small, "--name", "mylib::linear", "--output", "out"),

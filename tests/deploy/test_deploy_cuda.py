@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from kernelwright.corpus import find_kernel
 
 from ..cli.commands import kernelwright
-from .results import linear, own_tests, python
+from .results import linear, own_tests, python, result
 
 pytestmark = pytest.mark.gpu
 SEEN = """
@@ -34,6 +35,17 @@ torch.cuda.synchronize()
 kept = [len(launcher._compiled) for launcher in launch._LAUNCHERS.values()]
 planned = [item.plan is not None for item in deployed.OPERATOR._ready.__dict__.values()]
 print([torch.allclose(*pair, atol=1e-4) for pair in zip(outputs, expected)], kept, planned, deployed.fallbacks())
+"""
+
+REPEATED = """
+import torch, mylib_product as deployed
+
+drawn = [[torch.randn(rows, 256, device="cuda").half() for rows in (192, 128)] for _ in range(4)]
+pairs = [(a, b.t()) for a, b in drawn]
+found = [torch.allclose(deployed.product(*pair), pair[0] @ pair[1], atol=0.1, rtol=1e-2) for pair in pairs]
+planned = [item.plan is not None for item in deployed.OPERATOR._ready.__dict__.values()]
+for item in deployed.benchmark(compiled=False): print(item)
+print(found, planned, deployed.fallbacks())
 """
 
 
@@ -74,3 +86,15 @@ def test_times_are_there(linear_package: Path) -> None:
     lines = run.stdout.splitlines()
     assert [line.partition(" ")[0] for line in lines] == ["operator", "reference", "empty"] * 2, run.stderr
     assert all("in a CUDA graph" in line for line in lines)
+
+
+@pytest.mark.parametrize("variant", ["plain", "tma", "tma_tile"])
+def test_tuned_products_are_repeated_with_their_descriptors(tmp_path: Path, variant: str) -> None:
+    kernel = find_kernel("gemm/gemm", "triton").read()
+    tiles = {"BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 64, "NUM_WARPS": 4, "VARIANT": variant}
+    sizes = {"M": 192, "N": 128, "K": 256, "DTYPE": "float16", "LAYOUT": "TN"}
+    path = result(tmp_path / "product.py", kernel.bind(tiles).source, "gemm", workload="given", sizes=sizes)
+    run = kernelwright("deploy", path, "--name", "mylib::product", "--output", "out", cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    used = python(REPEATED, tmp_path / "out")
+    assert used.stdout.splitlines()[-1] == "[True, True, True, True] [True] {}", used.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,21 @@ def test_other_inputs_and_weights_tell_kernels_apart() -> None:
     kernels = [measured("first.py"), measured("second.py", rows=16), measured("third.py", rows=16, scale=3)]
     descriptions = [described(4, "[8]", 8), described(16, "[8]", 8), described(16, "[9]", 9)]
     assert len(entries_of("scaled", kernels, descriptions, None)) == 3
+
+
+def test_neighbours_with_the_same_code_are_one_entry() -> None:
+    sources = ('"""Evidence: 1"""\nA = 1\n', '"""Evidence: 2"""\nA = 1\n', "A = 2\n", "A = 1\n")
+    problem = TorchProblem("level1/1_1", "scaled", SCALED)
+    kernels = [
+        MeasuredKernel(Path(f"{rows}.py"), PythonKernel(TILELANG, Target.CPU, source, "scaled"), {}, problem, ())
+        for rows, source in zip((1, 4, 16, 64), sources, strict=True)
+    ]
+    descriptions = [
+        replace(described(rows), arguments=(["float32", ["rows", 8]],), value=rows) for rows in (1, 4, 16, 64)
+    ]
+    found = entries_of("scaled", kernels, descriptions, FreeSize("rows", 1, 100))
+    served = [(str(entry.measured.path), entry.serves and (entry.serves.low, entry.serves.high)) for entry in found]
+    assert served == [("1.py", (1, 8)), ("16.py", (9, 32)), ("64.py", (33, 100))]
 
 
 def test_a_size_that_the_model_reads_is_not_free() -> None:

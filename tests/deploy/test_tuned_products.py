@@ -76,12 +76,11 @@ def test_products_of_a_sweep_serve_a_range_in_triton_s_interpreter(tmp_path: Pat
     )
     assert run.returncode == 0, run.stderr
     assert json.loads(run.stdout)["serves"] == [
-        "1 <= M <= 8: A float16[M, 96], B float16[96, 64] stored as [1, 0]",
-        "9 <= M <= 48: A float16[M, 96], B float16[96, 64] stored as [1, 0]",
+        "1 <= M <= 48: A float16[M, 96], B float16[96, 64] stored as [1, 0]"  # the same config won at both
     ]
     tried = own_tests(tmp_path / "out", TRITON_INTERPRET="1")
     assert tried.returncode == 0, tried.stdout
-    assert "13 passed, 2 skipped" in tried.stdout
+    assert "7 passed, 1 skipped" in tried.stdout
 
 
 def test_a_tuned_attention_finds_its_problem(tmp_path: Path) -> None:
