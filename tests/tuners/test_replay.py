@@ -9,7 +9,7 @@ from itertools import count
 
 import pytest
 from kernelwright.core import Config, Evaluation, OptionError, SearchSpace, SpaceError, Status
-from kernelwright.tuners import HillClimb
+from kernelwright.tuners.hill_climb import HillClimb
 from kernelwright.tuners.recording import RecordedResult, Recording
 from kernelwright.tuners.replay import ReplayedSearch, replay, summarize
 
