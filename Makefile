@@ -1,5 +1,6 @@
 # optimize: set up what that needs, then make the demo kernel faster.
 # test: set up the rest, then run what a developer runs.   test-all: all tests.   check: what CI runs.
+# test-gpu: the tests that need a GPU.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -8,7 +9,7 @@ COMPLETE := $(VENV)/.complete
 # Of pyproject.toml: what the tests need beside what `optimize` does.
 EXTRAS := dev,iree,llm,mcp,notebooks,plots,rag,ray,remote,triton
 
-.PHONY: setup setup-all optimize test test-all lint check format docs lock clean
+.PHONY: setup setup-all optimize test test-all test-gpu lint check format docs lock clean
 
 setup: $(READY)
 
@@ -53,6 +54,16 @@ test: $(COMPLETE)
 # beside them. A fault fails twice.
 test-all: $(COMPLETE)
 	$(PYTEST) || $(BIN)/pytest -q --last-failed --last-failed-no-failures none --maxfail 3
+
+# On a machine with GPUs: first side by side, then those that need one alone. With PASSED=FILE a run that was broken off
+# goes on with what has not passed. Another environment's pytest: make -o .venv/.complete test-gpu BIN=/its/folder/bin
+# A test has two processes at work on the cores, and some 8 GiB of the GPU.
+GPU_WORKERS ?= $(shell expr $$(nproc) / 2)
+PASSED ?=
+ON_GPU := $(BIN)/pytest -q --durations 20 $(if $(PASSED),--passed $(PASSED))
+test-gpu: $(COMPLETE)
+	$(ON_GPU) -n $(GPU_WORKERS) --dist worksteal -m "gpu and not gpu_alone"; side_by_side=$$?; \
+	$(ON_GPU) -m gpu_alone && exit $$side_by_side
 
 lint: $(COMPLETE)
 	$(BIN)/ruff check .

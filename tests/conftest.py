@@ -22,7 +22,7 @@ from kernelwright.testing import scale
 from kernelwright.testing.scale import SCALE_KERNEL as SCALE_KERNEL
 from kernelwright.testing.scale import SCALE_PROBLEM as SCALE_PROBLEM
 
-from . import surroundings
+from . import runs, surroundings
 from .toy_distribution import toy as toy
 from .toy_distribution import toy_site as toy_site
 
@@ -224,9 +224,16 @@ cheats, what the documentation shows, torch's compiler, several evaluations in f
 starts many processes that import torch anew. Each command keeps a run from end to end."""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--passed", metavar="FILE", help="leave out the tests that FILE names, and add those that pass")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """One folder for all workers of a run and the commands that they call."""
     gc.disable()  # imports make many objects that stay: see `pytest_collection_finish`
+    config.pluginmanager.register(runs.LongFirst())
+    if config.option.passed:
+        config.pluginmanager.register(runs.Passed(config))
     if OWN_FOLDER is not None:
         config.add_cleanup(lambda: shutil.rmtree(OWN_FOLDER, ignore_errors=True))
 
@@ -234,15 +241,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Importing what is deselected would take longer than many of the tests that are left."""
     name = collection_path.relative_to(FOLDER).as_posix() + ("/" if collection_path.is_dir() else "")
-    return True if config.option.markexpr == "not slow" and name.startswith(SLOW) else None
+    needless = {"not slow": name.startswith(SLOW)} | {gpu: runs.has_no_gpu_test(collection_path) for gpu in runs.GPU}
+    return needless.get(config.option.markexpr) or None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What `SLOW` names is marked; GPU tests are left out, and say so, where no CUDA device is.
-
-    Tests that may take long come first, so that no worker of a run waits for one at its end.
-    """
-    items.sort(key=_time_limit, reverse=True)
+    """What `SLOW` names is marked; GPU tests are left out, and say so, where no CUDA device is."""
     for item in items:
         if item.nodeid.removeprefix("tests/").startswith(SLOW):
             item.add_marker("slow")
@@ -251,12 +255,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("gpu"):
             item.add_marker(pytest.mark.skip(reason="needs a CUDA GPU"))
-
-
-def _time_limit(item: pytest.Item) -> float:
-    """A test's own one in seconds."""
-    marker = item.get_closest_marker("timeout")
-    return float(marker.args[0]) if marker is not None else 0.0
 
 
 def pytest_collection_finish() -> None:

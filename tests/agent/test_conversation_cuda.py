@@ -10,7 +10,7 @@ from ..openai_server import OpenAIServer
 from .conversations import linear_tilelang, linear_triton
 from .test_conversation import converse, finished, turns_in
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(400)]
 
 CONVERSATIONS = {"triton": linear_triton.STEPS, "tilelang": linear_tilelang.STEPS}
 

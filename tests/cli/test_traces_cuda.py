@@ -11,7 +11,7 @@ from kernelwright.corpus.flashinfer_trace.dataset import TraceDataset
 from ..corpus.flashinfer_trace.folders import BAG, GEMM, RMS, copied
 from .commands import kernelwright
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(400)]
 
 
 @pytest.mark.parametrize(("solution", "definition"), [("rmsnorm_triton", RMS), ("embedding_bag_triton", BAG)])

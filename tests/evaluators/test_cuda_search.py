@@ -97,6 +97,7 @@ def test_finalists_are_timed_interleaved(cuda: LocalEvaluator, scale_problem: Pr
     assert first is not None and same is not None and abs(first / same - 1) < 0.05
 
 
+@pytest.mark.gpu_alone  # a worker of xdist sees one
 @pytest.mark.skipif(cuda_devices() < 2, reason="needs two CUDA GPUs")
 def test_two_gpus_share_the_work(scale_problem: Problem) -> None:
     settings = Settings(limits=Limits(compile_s=60, call_s=10), search=SearchSettings(compilers=2, window=2))

@@ -67,6 +67,11 @@ class Fault:
     takes_all: bool = False
     """Whether it takes all memory of the GPU, which others may hold; more than there is, it cannot have in any case."""
 
+    @property
+    def alone(self) -> bool:
+        """Whether others on the GPU would lack memory, or the message would be about theirs."""
+        return self.says == "out of memory"
+
 
 FAULTS = [
     Fault(
@@ -180,7 +185,9 @@ def require_undisturbed(evaluator: LocalEvaluator, problem: Problem, before_ms: 
     assert after.latency_ms is not None and after.latency_ms < SLOWER * before_ms, (after.latency_ms, before_ms)
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
+@pytest.mark.parametrize(
+    "fault", [pytest.param(fault, id=fault.name, marks=[pytest.mark.gpu_alone] * fault.alone) for fault in FAULTS]
+)
 def test_a_fault_ends_with_its_kernel(cuda: LocalEvaluator, problem: Problem, before_ms: float, fault: Fault) -> None:
     assert fault.old in KERNEL
     start = time.monotonic()
@@ -209,6 +216,7 @@ def test_a_hang_that_waits_for_the_clock(cuda: LocalEvaluator, problem: Problem,
     require_undisturbed(cuda, problem, before_ms)
 
 
+@pytest.mark.gpu_alone
 def test_memory_that_the_reference_needs(cuda: LocalEvaluator, problem: Problem, before_ms: float) -> None:
     """All of the device is taken and kept, and the result is right: it is the reference that then fails."""
     hoard = f"""{FORWARD}

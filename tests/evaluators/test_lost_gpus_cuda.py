@@ -24,7 +24,7 @@ from .test_faults_cuda import before_ms as before_ms
 from .test_faults_cuda import cuda as cuda
 from .test_faults_cuda import problem as problem
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.gpu_alone]
 
 ENDLESS = KERNEL.replace("    value =", f"{LOOP}    value =")
 HUNGRY = KERNEL.replace(FORWARD, f"{FORWARD}\n        torch.empty(12 << 30, dtype=torch.uint8, device=x.device)")

@@ -287,6 +287,7 @@ def test_a_model_writes_the_first_kernel_and_repairs_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.timeout(400)
 def test_attention_of_the_library_is_a_start_that_is_replayed(module: Path, tmp_path: Path) -> None:
     attention = "torch.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)"
     source = MODULE.replace("torch.relu(x) * 2", attention).replace("(64, 64)", "(2, 8, 512, 64, dtype=torch.bfloat16)")
@@ -300,6 +301,7 @@ def test_attention_of_the_library_is_a_start_that_is_replayed(module: Path, tmp_
 
 
 @pytest.mark.gpu
+@pytest.mark.timeout(400)
 def test_a_module_alone_is_optimized(module: Path, tmp_path: Path) -> None:
     result = kernelwright.optimize(
         problem=str(module), workload=None, model="rules", max_iterations=1, results=tmp_path / "results"

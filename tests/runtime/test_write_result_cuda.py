@@ -12,10 +12,15 @@ import pytest
 
 from ..user_packages import RMS_NORM, SCALED_MM, SWIGLU, TRITON, UserPackage, apply, run_tests
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(400)]
+
+ALONE = {SWIGLU: [pytest.mark.gpu_alone]}
+"""Its references in fp64, of a prompt and of a token at the same time, take several GiB of the GPU."""
 
 
-@pytest.mark.parametrize("package", TRITON, ids=lambda package: package.name)
+@pytest.mark.parametrize(
+    "package", [pytest.param(package, id=package.name, marks=ALONE.get(package, [])) for package in TRITON]
+)
 def test_a_function_is_correct_and_timed_at_every_workload(package: UserPackage, tmp_path: Path) -> None:
     folder = package.copied(tmp_path)
     function, reference, _ = package.at(folder)

@@ -119,6 +119,7 @@ def test_it_agrees_with_a_recomputation(
 
 
 @pytest.mark.gpu
+@pytest.mark.gpu_alone
 def test_verdicts_and_times_agree_on_a_gpu(recompute: Recompute) -> None:
     """All shipped Triton kernels; means of a hundred calls."""
     chosen = {file.id: shipped(file.id, workload=TIMED.get(file.id, "cpu")) for file in list_problems()}

@@ -259,6 +259,7 @@ def confirmed(clock: Clock, call: Call, idle: IdleDevice) -> str | None:
 
 
 @pytest.mark.gpu
+@pytest.mark.gpu_alone
 class TestCuda:
     """The same on a real GPU."""
 

@@ -11,7 +11,7 @@ from kernelwright import tune_gemm
 from kernelwright.core import Config
 from kernelwright.tuners.gemm.shapes import Shape
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(400)]
 
 
 @pytest.mark.parametrize(
