@@ -159,9 +159,9 @@ def test_without_iree_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.gpu
-def test_a_gpu_runs_what_was_compiled_for_it(tmp_path: Path, problem: MlirProblem) -> None:
-    pytest.importorskip("iree.compiler")
+def test_a_gpu_runs_what_was_compiled_for_it(tmp_path: Path) -> None:
+    pytest.importorskip("iree.compiler", reason="IREE is not installed")
     with IreeEvaluator("cuda", settings=SETTINGS, memory=tmp_path) as evaluator:
-        (default,) = evaluator.compare(problem, scheduled(), [Config()])
+        (default,) = evaluator.compare(matmul_problem(), scheduled(), [Config()])
     assert default.ok and default.speedup and default.measurement
     assert "each dispatch 32 times" in default.measurement.method
