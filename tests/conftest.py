@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import itertools
 import logging
@@ -9,9 +10,10 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kernelwright.core import Kernel, PythonKernel, Rejection, TorchProblem
@@ -85,6 +87,22 @@ def device_memory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "device_memory"
 
 
+@pytest.fixture(scope="session")
+def on_gpu(device_memory: Path) -> Iterator[OnGpu]:
+    """Opens evaluators with these settings on a GPU, with the same servers: each start of one imports torch anew."""
+    with LocalEvaluator("cuda", Settings(limits=Limits(compile_s=240)), device_memory) as shared:
+
+        @contextlib.contextmanager
+        def opened(**settings: Any) -> Iterator[LocalEvaluator]:
+            try:
+                with shared.beside(replace(shared.settings, **settings)) as evaluator:
+                    yield evaluator
+            finally:
+                shared.processes.leave_device()  # its memory is for others
+
+        yield opened
+
+
 class Unguarded(LocalEvaluator):
     """Runs what it would refuse for its source alone, so that what happens then is seen."""
 
@@ -97,6 +115,7 @@ def torch_kernel(body: str, top: str = "") -> Kernel:
     return PythonKernel.parse(TORCH_KERNEL.format(body=body, top=top))
 
 
+OnGpu = Callable[..., contextlib.AbstractContextManager[LocalEvaluator]]
 _TESTS = itertools.count()
 FOLDER = Path(__file__).parent
 SLOW = (

@@ -14,10 +14,10 @@ from kernelwright.core import Config, Status, TorchProblem, backends
 from kernelwright.core.space_inference import declared_space
 from kernelwright.corpus import find_kernel, find_problem, list_kernels, list_problems
 from kernelwright.evaluators.local import LocalEvaluator
-from kernelwright.evaluators.settings import Sampling, Settings
+from kernelwright.evaluators.settings import Sampling
 
 from ..agent.triton_rule_cases import SMALL
-from ..conftest import FAST
+from ..conftest import FAST, OnGpu
 
 PROBLEMS = [problem.id for problem in list_problems()]
 NEEDED = ["1_1", "1_19", "1_23", "1_36", "1_38", "1_40", "1_47", "1_94", "2_10", "2_12", "2_61", "2_95"]
@@ -76,10 +76,9 @@ def test_gpu_kernels_compile_for_sm_90(backend: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def gpu(device_memory: Path) -> Iterator[LocalEvaluator]:
+def gpu(on_gpu: OnGpu) -> Iterator[LocalEvaluator]:
     # What is asked is whether they are right; others wait while they are timed.
-    settings = Settings(sampling=Sampling(seconds=0.1))
-    with LocalEvaluator("cuda", settings, device_memory) as evaluator:
+    with on_gpu(sampling=Sampling(seconds=0.1)) as evaluator:
         yield evaluator
 
 

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import pytest
 from kernelwright.core import Config, Evaluation, PythonKernel, Status, TorchProblem
 from kernelwright.evaluators.local import LocalEvaluator
-from kernelwright.evaluators.settings import Sampling, Settings
+from kernelwright.evaluators.settings import Sampling
+
+from ..conftest import OnGpu
 
 PROBLEM = """
 import torch
@@ -94,8 +96,8 @@ RACE = TILELANG.replace(
 
 
 @pytest.fixture(scope="module")
-def evaluator() -> Iterator[LocalEvaluator]:
-    with LocalEvaluator("cuda", Settings(sanitize=True, sampling=Sampling(seconds=0.1))) as shared:
+def evaluator(on_gpu: OnGpu) -> Iterator[LocalEvaluator]:
+    with on_gpu(sanitize=True, sampling=Sampling(seconds=0.1)) as shared:
         yield shared
 
 

@@ -9,10 +9,8 @@ import pytest
 import torch
 from kernelwright.core import Config, PythonKernel, Status, TorchProblem
 from kernelwright.corpus import find_problem
-from kernelwright.evaluators.local import LocalEvaluator
-from kernelwright.evaluators.settings import Settings
 
-from ...conftest import SCALE_PROBLEM
+from ...conftest import SCALE_PROBLEM, OnGpu
 
 DESCRIPTOR = """
 import torch
@@ -52,9 +50,9 @@ def test_a_saved_plan_runs_alone_and_as_a_graph(tmp_path: Path, backend: str) ->
 
 
 @pytest.mark.gpu
-def test_tensor_descriptors_of_the_host_are_replayed() -> None:
+def test_tensor_descriptors_of_the_host_are_replayed(on_gpu: OnGpu) -> None:
     kernel = PythonKernel.parse(DESCRIPTOR, "descriptor.py")
-    with LocalEvaluator("cuda") as evaluator:
+    with on_gpu() as evaluator:
         (found,) = evaluator.evaluate(find_problem("level1/1_19").read().at("tiny"), kernel, [Config()])
     assert found.status is Status.OK, found.message
     assert found.replay is not None and found.replay.replayed, found.replay
@@ -68,11 +66,11 @@ FOREACH = DESCRIPTOR.replace(
 
 
 @pytest.mark.gpu
-def test_torchs_share_is_measured_whatever_the_operator() -> None:
+def test_torchs_share_is_measured_whatever_the_operator(on_gpu: OnGpu) -> None:
     if not hasattr(torch.ops.aten, "_foreach_mm"):
         pytest.skip(f"torch {torch.__version__} has no _foreach_mm")
     kernel = PythonKernel.parse(FOREACH, "foreach.py")
-    with LocalEvaluator("cuda") as evaluator:
+    with on_gpu() as evaluator:
         (found,) = evaluator.evaluate(find_problem("level1/1_1").read(), kernel, [Config()])
     assert found.rejection is not None and found.rejection.rule == "torch-operator", found.message
     assert "_foreach_mm, measured in its launch plan" in found.rejection.where
@@ -110,10 +108,10 @@ class ModelNew(nn.Module):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("graph", [False, True])
-def test_weights_are_packed_once_on_a_gpu(tmp_path: Path, graph: bool) -> None:
+def test_weights_are_packed_once_on_a_gpu(on_gpu: OnGpu, tmp_path: Path, graph: bool) -> None:
     problem = TorchProblem(id="level1/1_999", name="999_Scale", source=SCALE_PROBLEM)
     kernel = PythonKernel.parse(PACKS, "packs.py")
-    with LocalEvaluator("cuda", Settings(graph=graph)) as evaluator:
+    with on_gpu(graph=graph) as evaluator:
         (found,) = evaluator.evaluate(problem, kernel, [Config()])
         assert found.status is Status.OK and found.packing is not None, found.message
         assert found.packing.method == "CUDA events, L2 flushed"
