@@ -15,10 +15,11 @@ from kernelwright.core import Config, Status
 from kernelwright.core.space_inference import declared_space
 from kernelwright.corpus import find_kernel, find_problem, list_gemms
 from kernelwright.evaluators.local import LocalEvaluator
-from kernelwright.evaluators.settings import Sampling, Settings
+from kernelwright.evaluators.settings import Sampling
 from kernelwright.evaluators.workers.modules import ProblemModule
 
 from ..agent.tilelang_interpreter import load
+from ..conftest import OnGpu
 
 IN_ROLES = {"BLOCK_SIZE_M": 128, "NUM_WARPS": 8, "POLICY": "FullRow"}
 PROGRAM = Path(__file__).with_name("gemm_forms.py")
@@ -143,18 +144,17 @@ def test_tilelangs_products_are_right(name: str, sizes: dict[str, Any], config: 
 
 
 @pytest.fixture(scope="module")
-def gpu(device_memory: Path) -> Iterator[LocalEvaluator]:
-    # What is asked is whether they are right; others wait while they are timed.
-    settings = Settings(sampling=Sampling(seconds=0.1))
-    with LocalEvaluator("cuda", settings, device_memory) as evaluator:
+def gpu(on_gpu: OnGpu) -> Iterator[LocalEvaluator]:
+    # What is asked is whether they are right at the sizes that a test names; others wait while they are timed.
+    with on_gpu(second_workload=False, sampling=Sampling(seconds=0.1)) as evaluator:
         yield evaluator
 
 
 def assert_right(gpu: LocalEvaluator, name: str, sizes: dict[str, Any], configs: list[Any], backend: str) -> None:
-    """All configs at these sizes."""
+    """All configs at these sizes, compiled side by side."""
     kernel = find_kernel(f"gemm/{name}", backend).read()
     problem = find_problem(f"gemm/{name}").read().resized("test", sizes)
-    found = list(gpu.evaluate(problem, kernel, [Config(config) for config in configs]))
+    found = gpu.compare(problem, kernel, [Config(config) for config in configs])
     assert {
         str(evaluation.config): evaluation.message + evaluation.log
         for evaluation in found
@@ -164,6 +164,7 @@ def assert_right(gpu: LocalEvaluator, name: str, sizes: dict[str, Any], configs:
 
 
 @pytest.mark.gpu
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize(("name", "sizes", "config"), TILELANG)
 def test_tilelangs_products_are_right_on_a_gpu(
     gpu: LocalEvaluator, name: str, sizes: dict[str, Any], config: dict[str, Any]
@@ -173,30 +174,31 @@ def test_tilelangs_products_are_right_on_a_gpu(
 
 
 @pytest.mark.gpu
-def test_tilelangs_roles_take_one_tile_after_another_on_a_gpu(gpu: LocalEvaluator) -> None:
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(
+    ("form", "tiles"),
+    [
+        ("roles", [(128, 128, 6), (128, 256, 4), (192, 128, 4)]),
+        ("turns", [(128, 128, 4), (128, 256, 3), (192, 128, 3)]),
+        ("pairs", [(128, 128, 4), (128, 256, 4), (192, 128, 4)]),
+    ],
+)
+def test_tilelangs_roles_take_one_tile_after_another_on_a_gpu(
+    gpu: LocalEvaluator, form: str, tiles: list[tuple[int, int, int]]
+) -> None:
     # More tiles than multiprocessors, of a number of steps that the buffers do not divide, and edges within tiles.
-    forms = [
-        ("roles", 128, 128, 6),
-        ("turns", 128, 128, 4),
-        ("roles", 128, 256, 4),
-        ("turns", 128, 256, 3),
-        ("pairs", 128, 128, 4),
-        ("pairs", 128, 256, 4),
-        ("roles", 192, 128, 4),
-        ("turns", 192, 128, 3),
-        ("pairs", 192, 128, 4),
-    ]
     configs = [
         {
             **IN_ROLES, "VARIANT": form, "BLOCK_SIZE_M": m, "NUM_WARPS": m // 16, "BLOCK_SIZE_N": n,
             "NUM_STAGES": stages, "GROUP_SIZE_M": 8,
         }
-        for form, m, n, stages in forms
+        for m, n, stages in tiles
     ]  # fmt: skip
     assert_right(gpu, "a8w8_blockscale", {"M": 2057, "N": 4120, "K": 1040}, configs, "tilelang")
 
 
 @pytest.mark.gpu
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize(("m", "dtype"), [(3, "float16"), (500, "bfloat16"), (300, "float8_e4m3fn")])
 def test_experts_are_right_on_a_gpu(gpu: LocalEvaluator, m: int, dtype: str) -> None:
     sizes = {"M": m, "N": 320, "K": 520, "E": 16, "TOP_K": 4, "DTYPE": dtype}
@@ -222,6 +224,7 @@ def test_every_form_is_right_on_a_gpu(gpu: LocalEvaluator, name: str, sizes: dic
 
 
 @pytest.mark.gpu
+@pytest.mark.timeout(400)
 def test_wide_tiles_of_block_scales_are_right_on_a_gpu(gpu: LocalEvaluator) -> None:
     # The edges of all three extents lie within a tile and within a block of scales.
     common = {"BLOCK_SIZE_M": 128, "BLOCK_SIZE_K": 128, "NUM_WARPS": 8}
