@@ -29,13 +29,13 @@ def test_a_table_is_tuned_and_resumed(tmp_path: Path, product: str, format: str,
     (tmp_path / "sizes.json").write_text("[[[16, 512], 1024, 1024]]")
     common = {"sizes": tmp_path / "sizes.json", "device": "cuda", "format": format, "results": tmp_path / "results"}
     common |= more
-    result = tune_gemm(product, trials=6, output=tmp_path / "configs", **common)  # type: ignore[arg-type]
+    result = tune_gemm(product, trials=4, output=tmp_path / "configs", **common)  # type: ignore[arg-type]
     assert not result.failed, [shape.error for shape in result.shapes]
     for shape in result.shapes:
         assert shape.time_ms and shape.analytic_ms and shape.gain and shape.gain >= 1
         assert shape.environment["device"] and len(shape.times) >= 1
     assert all(path.exists() for path in result.files)
-    again = tune_gemm(product, trials=6, output=tmp_path / "configs", resume=True, **common)  # type: ignore[arg-type]
+    again = tune_gemm(product, trials=4, output=tmp_path / "configs", resume=True, **common)  # type: ignore[arg-type]
     assert [shape.time_ms for shape in again.shapes] == [shape.time_ms for shape in result.shapes]
     assert json.loads((result.folder / "sweep.json").read_text())["shapes"][0]["M"] == 16
 
