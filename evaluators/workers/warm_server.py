@@ -1,8 +1,8 @@
 """A process that has imported the libraries once, and from which commands fork their evaluation servers.
 
 Importing torch and the kernel languages takes seconds, which every command spends again. Where the variable
-`KERNELWRIGHT_WARM_SERVER` names a folder, the first evaluation server on a CPU starts this process, later ones are
-forked from it in milliseconds, whichever command asks. It ends with the folder, or after `IDLE_S` without a server.
+`KERNELWRIGHT_WARM_SERVER` names a folder, the first evaluation server that sees no GPU starts this process, later ones
+are forked from it in milliseconds, whichever command asks. It ends with the folder, or after `IDLE_S` without a server.
 
 It runs as `python -m kernelwright.evaluators.workers.warm_server FOLDER MODULE...` with the environment that servers
 have, and never runs code of a kernel: its forks do what `fork_server` does. What a sandbox confines gets nothing from
@@ -84,10 +84,11 @@ def forked_server(
 ) -> ForkedServer | None:
     """Return a server that serves `channel` and writes to `errors`; None where no warm server is wanted, or it ended.
 
-    A GPU's servers are never forked: a process may have opened the GPU, and its forks could not use it.
+    Servers that use a GPU are never forked: a process may have opened the GPU, and its forks could not use it.
     """
     folder = os.environ.get(VARIABLE)
-    if not folder or environment.get("TRITON_INTERPRET") != "1":
+    sees_no_gpu = environment.get("TRITON_INTERPRET") == "1" or environment.get("CUDA_VISIBLE_DEVICES") == ""
+    if not folder or not sees_no_gpu:
         return None
     connection = _connect(place_in(Path(folder), environment), modules, environment)
     request = {"modules": list(modules), "environment": dict(environment), "cwd": str(Path.cwd())}

@@ -18,6 +18,7 @@ from kernelwright.evaluators.pipeline.servers import COMPILERS_IMPORT
 from kernelwright.evaluators.workers.server_client import ForkServer
 
 from ...conftest import FAST
+from ...surroundings import WARM_SERVER
 from ..compilation.test_fake_device import H200, SMALL
 
 MATMUL = next(file for file in list_kernels("triton") if file.problem == "level1/1_1").read().bind(SMALL)
@@ -35,6 +36,7 @@ def on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Processes]:
 
 
 def test_compilers_of_a_gpu_are_forked_from_one_server(on_a_gpu: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(WARM_SERVER)  # of what is forked from one, /proc shows the start of that
     servers: list[tuple[ForkServer, int]] = []
     fork = ForkServer.fork
 

@@ -81,6 +81,18 @@ def test_a_gpu_and_other_variables_of_a_start_need_another_process(
     assert place_in(folder, environment()) != place_in(folder, {**environment(), "PYTHONPATH": "/elsewhere"})
 
 
+def test_compilers_for_a_gpu_see_none_and_are_forked_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "warm"))
+    monkeypatch.setattr(warm_server, "known_languages", tuple)
+    monkeypatch.setattr(warm_server, "_ALSO_IMPORTED", ())
+    servers = [ForkServer(["json"], {"CUDA_VISIBLE_DEVICES": ""}) for _ in range(2)]
+    parents = {parent_of(server.pid) for server in servers}
+    for server in servers:
+        server.close()
+    shutil.rmtree(tmp_path / "warm")
+    assert len(parents) == 1 and os.getpid() not in parents
+
+
 CONFINED = """
 import ctypes, socket, sys, tempfile
 assert ctypes.CDLL(None).prctl(38, 1, 0, 0, 0) == 0  # PR_SET_NO_NEW_PRIVS, before any filter or Landlock
