@@ -57,7 +57,7 @@ test-all: $(COMPLETE)
 
 # On a machine with GPUs: first side by side, then those that need one alone. With PASSED=FILE a run that was broken off
 # goes on with what has not passed. Another environment's pytest: make -o .venv/.complete test-gpu BIN=/its/folder/bin
-# A test has two processes at work on the cores, and some 8 GiB of the GPU.
+# Ten workers filled the memory of an H100 with 80 GB.
 GPU_WORKERS ?= $(shell expr $$(nproc) / 2)
 PASSED ?=
 ON_GPU := $(BIN)/pytest -q --durations 20 $(if $(PASSED),--passed $(PASSED))
