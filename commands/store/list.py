@@ -1,6 +1,6 @@
 """List the entries of the store, and why some are not used here.
 
-Exit codes: 0 listed, 1 there are none, 2 wrong usage.
+Exit codes: 0 listed, 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -35,11 +35,6 @@ class Result(result.Result):
 
     entries: list[dict[str, Any]]
     """Name, folder, device, versions, times; `problem` says why an entry is not used here, '' if it is."""
-
-    @property
-    def exit_code(self) -> int:
-        """1 if there are no entries."""
-        return 0 if self.entries else 1
 
     def lines(self) -> Iterator[str]:
         """A line for each, below its folder."""
