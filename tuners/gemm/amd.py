@@ -38,13 +38,14 @@ TUNE_GEMM = (
     "BLOCK_SIZE_M >= MATRIX_INSTR_NONKDIM and BLOCK_SIZE_N >= MATRIX_INSTR_NONKDIM",
     # The kernel need not mask K.
     "K % (SPLIT_K * BLOCK_SIZE_K) == 0",
-    # K is cut where M or N is small only; the numbers are those of tune_gemm's script.
+    # K is cut where M or N is small only; the document has no numbers, these are the script's `need_split_k`.
     "SPLIT_K == 1 or ((M < 64 or N < 64) and K > 1024)",
-    "GROUP_SIZE_M == 1 or GROUP_SIZE_M * BLOCK_SIZE_M < M",
-    # Too much LDS.
+    # 'Smaller' in the document; the script keeps a group that is as large as M.
+    "GROUP_SIZE_M == 1 or GROUP_SIZE_M * BLOCK_SIZE_M <= M",
+    # The document's rule for LDS; the script has its size instead, which is pruned by the architecture's.
     "BLOCK_SIZE_K != 128 or (BLOCK_SIZE_M != 128 and BLOCK_SIZE_N != 128)",
 )
-"""The rules by which tune_gemm prunes its space."""
+"""The rules by which tune_gemm's document prunes its space, with the numbers of its script (docs/amd.md)."""
 _WMMA = 16
 """Rows of RDNA's only matrix instruction."""
 
