@@ -147,12 +147,12 @@ def _told(best: _Candidate, of: Architecture, shape: Shape, task: Task) -> str:
     if best.occupancy is not None:
         parts.append(f"{best.occupancy.share:.0%} of the warps resident")
     if (floor := _floor_ms(of, shape, task)) is not None:
-        parts.append(f"at least {floor:.4f} ms by the data sheet of {of.card.name}")
+        parts.append(f"at least {floor:.4f} ms at the published rates of {of.card.name}")
     return ", ".join(parts)
 
 
 def _floor_ms(of: Architecture, shape: Shape, task: Task) -> float | None:
-    """Return the roofline's milliseconds by a data sheet: of products, and of reading operands and writing results."""
+    """Return the roofline's milliseconds at published rates: of products, reading operands and writing results."""
     rates = of.card.tflop_s
     rate = rates.get(task.dtype, rates.get("float16"))  # fp8 that the instructions do not take is multiplied as fp16
     if rate is None or of.card.memory_gb_s is None or shape.experts:

@@ -1,8 +1,8 @@
 """AMD's GPUs. A multiprocessor is a compute unit, or on RDNA, where a block has two, a work group processor.
 
-LDS, registers and caches are from 'AMD GPU specifications' (rocm.docs.amd.com), waves and units of allocation from
-LLVM's AMDGPU backend, rates and bandwidths of GPUs from their data sheets, without sparsity. An MI250X is two GPUs of
-which one is described.
+Figures were compared with the sources that docs/devices.md names; rates are without sparsity. An MI250X is two GPUs:
+its figures are those of one (a GCD), half of the package's. `blocks` are as many as there are barriers; that a work
+group of one wave needs none is left out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .architecture import Architecture, Card, DeviceKind
 _KIB = 1024
 _WAVE64: dict[str, Any] = {
     "warp_size": 64, "warps": 32, "blocks": 16, "registers": 131_072, "block_registers": 131_072,
-    "thread_registers": 512, "register_unit": 8 * 64, "matrix": ("mfma",),
+    "thread_registers": 512, "register_unit": 8 * 64, "shared_unit": 512, "matrix": ("mfma",),
 }  # fmt: skip
 """CDNA: four SIMDs with eight waves each, which share 512 registers per lane, allocated in units of eight."""
 _FNUZ = ("float8_e4m3fnuz", "float8_e5m2fnuz")
@@ -54,7 +54,7 @@ CDNA4 = _architecture(
             "int8": 5033.2,
         },
     ),
-    shared_bytes=160 * _KIB, block_shared_bytes=160 * _KIB, float8=_OCP, **_WAVE64,
+    shared_bytes=160 * _KIB, block_shared_bytes=160 * _KIB, float8=_OCP, **{**_WAVE64, "shared_unit": 1280},
 )  # fmt: skip
 RDNA4 = _architecture(
     "gfx1201", "RDNA 4", "RX-9070-XT",
@@ -64,7 +64,8 @@ RDNA4 = _architecture(
     ),
     # Of two compute units: four SIMDs with sixteen waves each, which share 1536 registers per lane.
     warps=64, blocks=32, registers=196_608, block_registers=196_608, thread_registers=256, register_unit=24 * 32,
-    shared_bytes=128 * _KIB, block_shared_bytes=64 * _KIB, fma_bytes=2048.0, float8=_OCP, matrix=("wmma",),
+    shared_bytes=128 * _KIB, block_shared_bytes=64 * _KIB, shared_unit=1024, fma_bytes=2048.0, float8=_OCP,
+    matrix=("wmma",),
 )  # fmt: skip
 _ALL = (CDNA2, CDNA3, CDNA4, RDNA4)
 

@@ -12,7 +12,7 @@ WARP = 32
 
 @dataclass(frozen=True)
 class Card:
-    """A GPU that one can buy, as its data sheet has it. Nothing here is measured."""
+    """A GPU that one can buy, by published figures (docs/devices.md has their sources). Nothing here is measured."""
 
     name: str
     """As the driver reports it."""
@@ -76,8 +76,8 @@ class Architecture:
     warp_groups: bool = False
     """Whether its matrix instructions are those of groups of four warps (wgmma)."""
     fma_bytes: float = 4096.0
-    """Fused multiply-adds per clock of a multiprocessor, times the bytes of an operand: a round number that only ranks
-    configs."""
+    """Fused multiply-adds per clock of a multiprocessor, times the bytes of an operand. It only ranks configs, and is
+    Hopper's for all of NVIDIA's."""
     special_functions: int | None = None
     """Results of exp2, log2, rsqrt, sin, ... per clock and multiprocessor; None where it is not stated."""
 

@@ -1,7 +1,7 @@
 """NVIDIA's GPUs.
 
-Limits are from the CUDA C++ Programming Guide, 'Technical Specifications per Compute Capability' and 'Throughput of
-Native Arithmetic Instructions'; those of GPUs are from their data sheets, rates without sparsity.
+Limits and rates were compared with the sources that docs/devices.md names, which also lists what was not checked;
+rates are without sparsity.
 """
 
 from __future__ import annotations
@@ -52,8 +52,9 @@ _H100 = {"float8_e4m3fn": 1978.9, "float16": 989.4, "tfloat32": 494.7, "float32"
 _FROM_HOPPER: dict[str, Any] = {"float8": _FLOAT8, "descriptors": True}
 
 TURING = _architecture(
-    75, "Turing", 32, 16, 64, {"T4": _card("Tesla T4", 40, 15.6, 4, 1590, 320, {"float16": 65.0, "float32": 8.1})}
-)
+    75, "Turing", 32, 16, 64, {"T4": _card("Tesla T4", 40, 15.6, 4, 1590, 320, {"float16": 65.0, "float32": 8.1})},
+    shared_unit=256,
+)  # fmt: skip
 AMPERE = _architecture(
     80, "Ampere", 64, 32, 164,
     {
@@ -71,7 +72,7 @@ ADA = _architecture(
     {
         "L4": _card(
             "NVIDIA L4", 58, 23.7, 48, 2040, 300,
-            {"float8_e4m3fn": 242.0, "float16": 121.0, "tfloat32": 60.0, "float32": 30.3},
+            {"float8_e4m3fn": 242.5, "float16": 121.0, "tfloat32": 60.0, "float32": 30.3},
         ),
         "L40S": _card(
             "NVIDIA L40S", 142, 47.7, 96, 2520, 864,
@@ -92,7 +93,7 @@ BLACKWELL = _architecture(
     100, "Blackwell", 64, 32, 228,
     {
         "B200": _card(
-            "NVIDIA B200", 148, 191.5, 126, 1965, 8000,
+            "NVIDIA B200", 148, 191.5, 126, 1965, 7700,
             {"float8_e4m3fn": 4500.0, "float16": 2250.0, "tfloat32": 1125.0, "float32": 75.0},
         ),
     },
@@ -129,13 +130,13 @@ def _properties(architecture: Architecture, _: Card) -> dict[str, Any]:
 
 
 def _like(name: str) -> Architecture | None:
-    """Return the nearest older one, by another name: features stay, and limits are the driver's to say."""
+    """Return the nearest older one, by another name: features stay, limits are the driver's to say, rates unknown."""
     prefix, _, number = name.partition("_")
     if prefix != "sm" or not number.isdigit():
         return None
     older = [item for item in _ALL if int(item.triton) <= int(number)]
-    nearest = older[-1] if older else replace(TURING, special_functions=None)
-    return replace(nearest, name=name, triton=int(number), suffix=number)
+    nearest = older[-1] if older else TURING
+    return replace(nearest, name=name, triton=int(number), suffix=number, special_functions=None)
 
 
 NVIDIA = DeviceKind("cuda", _ALL, _named, _properties, _like)

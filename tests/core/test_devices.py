@@ -69,6 +69,15 @@ def test_every_described_gpu_is_known_by_torchs_properties() -> None:
         assert limits.described is architecture(of.name)
 
 
+@pytest.mark.parametrize("name", ["gfx90a", "gfx942", "gfx950", "gfx1201"])
+def test_peak_rates_follow_from_units_and_clock(name: str) -> None:
+    of = architecture(name)
+    operations = 2 * of.fma_bytes / 2  # per clock, of fp16
+    assert of.card.tflop_s["float16"] == pytest.approx(
+        operations * of.card.multiprocessors * of.card.clock_mhz / 1e6, rel=0.005
+    )
+
+
 @pytest.mark.parametrize(
     ("properties", "name"),
     [
@@ -94,6 +103,7 @@ def test_features_decide_what_kernels_may_use() -> None:
 def test_a_newer_gpu_has_the_features_of_the_nearest_older_one() -> None:
     found = architecture("sm_103")
     assert (found.triton, found.suffix, found.asynchronous, found.warp_groups) == (103, "103", True, False)
+    assert found.special_functions is None  # a newer one may have another rate
     assert not architecture("sm_70").float8
     assert "sm_103" not in architectures()
 

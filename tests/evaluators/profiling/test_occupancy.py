@@ -11,6 +11,7 @@ KIB = 1024
 @pytest.mark.parametrize(
     ("capability", "threads", "registers", "shared", "blocks", "share", "limited_by"),
     [
+        (75, 64, 32, 4992, 12, 0.75, "shared memory"),  # in units of 256 bytes
         (80, 256, 32, 0, 8, 1.0, "threads"),
         (80, 256, 40, 0, 6, 0.75, "registers"),
         (80, 256, 64, 0, 4, 0.5, "registers"),
@@ -54,7 +55,10 @@ def test_as_llvm_states_it_for_amd(architecture: str, threads: int, registers: i
 def test_lds_limits_work_groups() -> None:
     found = occupancy("gfx942", 256, 32, 32 * KIB)
     assert found is not None and (found.blocks, found.share, found.limited_by) == (2, 0.25, "shared memory")
-    assert (found := occupancy("gfx950", 256, 32, 32 * KIB)) is not None and found.blocks == 5
+    # Units of 1280 bytes: 32 KiB takes 26 of 128.
+    assert (found := occupancy("gfx950", 256, 32, 32 * KIB)) is not None and found.blocks == 4
+    assert (found := occupancy("gfx950", 256, 32, 25 * 1280)) is not None and found.blocks == 5
+    assert (found := occupancy("gfx1201", 256, 32, 25 * KIB + 1)) is not None and found.blocks == 4
 
 
 def test_a_block_that_does_not_fit() -> None:
