@@ -95,7 +95,12 @@ class DeployedOperator:
             torch.compiler.config.cache_key_tag += f"{self.name}={digest};"
 
     def __call__(self, *arguments: Any) -> Any:
-        """Compute the operator. What a call with these sizes needs is found once for each thread."""
+        """Compute the operator, without autocast: kernels were measured so. What a call with these sizes needs is found
+        once for each thread.
+        """
+        if torch._C._is_any_autocast_enabled():
+            with torch._C._DisableAutocast():
+                return self(*arguments)
         key = key_of(arguments)
         ready: dict[Any, _Ready] = self._ready.__dict__
         found = ready.get(key)
@@ -173,7 +178,8 @@ class DeployedOperator:
     def fake(self, *arguments: Any) -> Any:
         """Return empty tensors of the sizes, dtypes and strides that the outputs have."""
         inputs, weights = self._split(arguments)
-        result = self._reference(arguments)(inputs, weights)
+        with torch._C._DisableAutocast():
+            result = self._reference(arguments)(inputs, weights)
         outputs = [
             torch.empty(item.shape, dtype=item.dtype, device=item.device)
             for item in (result if isinstance(result, tuple | list) else [result])
@@ -201,7 +207,7 @@ class DeployedOperator:
             value = next(saved)
             arguments.append(value.view_as(value) if create and needed else value.detach().requires_grad_(needed))
         wanted = [place for place, needed in enumerate(ctx.needs_input_grad) if needed]
-        with torch.enable_grad():
+        with torch.enable_grad(), torch._C._DisableAutocast():
             result = self._reference(arguments)(*self._split(arguments))
             outputs = list(result) if isinstance(result, tuple | list) else [result]
             pairs = [

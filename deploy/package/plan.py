@@ -113,8 +113,10 @@ class CallRecorder(TorchDispatchMode):  # type: ignore[misc]
         for where, value in enumerate(values):
             item = value.base if type(value).__name__ == "TensorDescriptor" else value
             if isinstance(item, torch.Tensor):
-                number = self._numbers.get(id(item), -1)
-                root = self._roots.get(number, -1)
+                number = self._numbers.get(id(item))
+                if number is None:  # it was not made in this call
+                    return self.refuse()
+                root = self._roots[number]
                 if item is not value:  # a descriptor needs its own tensor
                     described.append((where, number, _with_base(value)))
                 else:  # a pointer the memory that it is in
@@ -122,9 +124,8 @@ class CallRecorder(TorchDispatchMode):  # type: ignore[misc]
                     pointers.append((where, root, item.data_ptr() - begin))
                 kept[where] = None
         needs = frozenset(number for _, number, _ in (*pointers, *described))
-        if -1 in needs or any(isinstance(value, tuple | list) for value in values):
-            self.refuse()
-            return
+        if any(isinstance(value, tuple | list) for value in values):
+            return self.refuse()
 
         def bind(slots: dict[int, int]) -> Run:
             places = [(where, slots[number], offset) for where, number, offset in pointers]
@@ -141,6 +142,7 @@ class CallRecorder(TorchDispatchMode):  # type: ignore[misc]
             return run
 
         self._steps.append(_PlanStep(bind, needs, writes=True))
+        return None
 
     def call(self, kernel: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a compiled kernel that makes its outputs itself, and note it."""

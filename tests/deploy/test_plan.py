@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from kernelwright.deploy.launches import is_repeatable
 
-from .hand_made import KERNEL, hand_made
+from .hand_made import KERNEL, REFERENCE, hand_made
 
 HEAD = """import ctypes
 
@@ -129,3 +130,87 @@ def test_a_plan_serves_training(tmp_path: Path) -> None:
         x, weight = torch.rand(4, 8, requires_grad=True), torch.rand(8, requires_grad=True)
         deployed.call(x, weight).sum().backward()
         assert torch.allclose(x.grad, 2 * x * weight) and torch.allclose(weight.grad, (x * x).sum(0))
+
+
+PRODUCT = """        out = torch.empty_like(x)
+        x = torch.mm(x, torch.eye(8))
+        visible_launch(squared)[(1,)](x, self.weight, out, 32)
+        return out
+"""
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_autocast_changes_no_step(tmp_path: Path, recorded: bool) -> None:
+    """Neither while a call is recorded nor later, where a kernel for fp32 would get addresses of bf16."""
+    deployed = hand_made(tmp_path, f"autocast_{recorded}", kernel(PRODUCT), repeatable=True)
+    for count in range(4):
+        x, weight = torch.rand(4, 8), torch.rand(8)
+        with torch.autocast("cpu", enabled=(count == 1) is recorded):
+            assert torch.allclose(deployed.call(x, weight), x * x * weight)
+
+
+def test_compiled_fallbacks_and_gradients_have_the_arguments_dtypes_under_autocast(tmp_path: Path) -> None:
+    reference = REFERENCE.replace("x * x * self.weight", "(x @ torch.eye(8, device=x.device)) * x @ self.weight")
+    source = reference.replace("class Model(", "class ModelNew(")
+    deployed = hand_made(tmp_path, "autocast_fake", source, reference=reference, repeatable=True)
+    for rows in (4, 5):  # by the kernel, and by the reference
+        x, weight = torch.rand(rows, 8, requires_grad=True), torch.rand(8, requires_grad=True)
+        for call in (deployed.call, torch.compile(deployed.call, backend="aot_eager")):
+            with torch.autocast("cpu"):
+                found = call(x, weight)
+                assert found.dtype is torch.float32
+                (gradient,) = torch.autograd.grad(found.sum(), x)
+            torch.testing.assert_close(found, x * x @ weight)
+            torch.testing.assert_close(gradient, 2 * x * weight)
+
+
+def test_a_launch_of_an_unknown_tensor_is_no_step(tmp_path: Path) -> None:
+    forward = """        CALLS.append(x)
+        visible_launch(squared)[(1,)](KEPT, KEPT, KEPT, 32)
+        return x * x * self.weight
+"""
+    assert calls(hand_made(tmp_path, "unknown", kernel(forward), repeatable=True)) == 5
+
+
+TRITON = """import triton
+import triton.language as tl
+
+
+@triton.autotune(configs=[], key=[])
+@triton.jit
+def kernel(x):
+    pass
+
+
+def forward(x):
+    kernel[(1,)](x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "repeatable"),
+    [
+        (("", ""), True),
+        (("import triton\n", "import functools, math, torch, triton\nfrom torch import nn\n"), True),
+        (("    kernel[(1,)](x)", "    run = kernel[(1,)]\n    run(x)"), False),
+        (("    kernel[(1,)](x)", "    kernel.run(x, grid=(1,))"), False),
+        (("    kernel[(1,)](x)", "    {0: kernel}[0][(1,)](x)"), False),
+        (("    kernel[(1,)](x)", "    triton.jit(other)[(1,)](x)"), False),
+        (("def forward(x)", "def made():\n    @triton.jit\n    def inner(x):\n        pass\n\ndef forward(x)"), False),
+        (("import triton\n", "import triton\nfrom triton import jit as made\n"), False),
+        (("import triton\n", "import triton\n@gluon.jit\ndef f():\n  pass\n"), False),
+        (("import triton\n", "import triton\nimport numpy as np\n"), False),
+        (("import triton\n", "import triton\nimport random\n"), False),
+        (("import triton\n", "import triton\nfrom concurrent.futures import ThreadPoolExecutor\n"), False),
+        (("import triton\n", "import triton\nfrom torch.utils.dlpack import to_dlpack as given\n"), False),
+        (("import triton\n", "import triton\nfrom torch.utils.cpp_extension import load_inline as load\n"), False),
+        (("(x)\n", "(x)\n    x.data_ptr()\n"), False),
+    ],
+)  # fmt: skip
+def test_what_is_repeated_hides_no_step(change: tuple[str, str], repeatable: bool) -> None:
+    assert change[0] in TRITON
+    assert is_repeatable(TRITON.replace(*change)) is repeatable
+
+
+def test_kernels_of_tilelang_are_repeated() -> None:
+    assert is_repeatable("import tilelang\n\n\n@tilelang.jit(out_idx=[-1])\ndef made():\n    pass\n")
