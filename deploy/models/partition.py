@@ -74,7 +74,8 @@ def regions_of(graph: Graph) -> list[NodeGroup]:
             if other is not None and levels[operand] == levels[node] and other is not found:
                 found = _joined(group_of, other, found)
     for group in dict.fromkeys(group_of.values()):
-        _join_attention(group, group_of)
+        if group_of[group.nodes[0]] is group:  # else another one has its nodes by now
+            _join_attention(group, group_of)
     order = {node: place for place, node in enumerate(graph.nodes)}
     groups = list(dict.fromkeys(group_of.values()))
     for group in groups:

@@ -166,6 +166,8 @@ class _RegionWriter:
         return name
 
     def _write(self, node: Node) -> None:
+        if _has_default_dtype(node):
+            raise UnwrittenRegionError(f"the dtype of {node.name} is torch's default one, which no text says")
         if node.target is operator.getitem:
             text = f"{self._names[node.args[0]]}[{node.args[1]}]"
         else:
@@ -198,6 +200,17 @@ class _RegionWriter:
             case None | bool() | int() | float() | str():
                 return repr(item)
         raise UnwrittenRegionError(f"an argument is a {type(item).__name__}")
+
+
+def _has_default_dtype(node: Node) -> bool:
+    """Return whether a node makes floating-point numbers of whole ones, or of none, and does not say which."""
+    made = node.meta["val"]
+    if not isinstance(made, torch.Tensor) or not made.is_floating_point():
+        return False
+    operands = [item.meta["val"] for item in node.all_input_nodes]
+    if any(not isinstance(item, torch.Tensor) or item.is_floating_point() or item.is_complex() for item in operands):
+        return False
+    return not any(isinstance(item, torch.dtype) for item in (*node.args, *node.kwargs.values()))
 
 
 def problem_source(region: ModelRegion, about: Sequence[str] = (), drawn: Sequence[str | None] = ()) -> str:

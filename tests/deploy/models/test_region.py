@@ -90,6 +90,24 @@ def test_written_attention_is_one_region() -> None:
     assert region.text.count("aten.bmm") == 2
 
 
+def test_attention_upon_attention_gives_each_node_to_one_region() -> None:
+    def function(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return torch.bmm(torch.bmm(torch.bmm(q, k).softmax(-1), v).softmax(-1), w)
+
+    groups = regions_of(traced(function, *(torch.randn(2, 8, 8) for _ in range(4))))
+    nodes = [node for group in groups for node in group.nodes]
+    assert len(nodes) == len({*nodes}) == 13
+
+
+def test_dtypes_that_no_text_says_are_left_to_inductor() -> None:
+    """A quotient of whole numbers has the dtype of `torch.set_default_dtype`."""
+    whole, x = torch.arange(1, 5), torch.rand(4)
+    with pytest.raises(UnwrittenRegionError, match="the dtype of div is torch's default one"):
+        regions(lambda x: (x / 2).sigmoid(), whole)
+    (region,) = regions(lambda x, whole: x * whole / torch.full([4], 2.0) + whole.float() / 2, x, whole)
+    assert len(region.inputs) == 2
+
+
 @pytest.mark.parametrize(
     "function",
     [
