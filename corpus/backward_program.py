@@ -41,6 +41,8 @@ def traced(module: ModuleType) -> dict[str, Any]:
             raise NotImplementedError("it takes arguments that are not tensors")
         weights = {**dict(model.named_parameters()), **dict(model.named_buffers())}
         trained = dict(model.named_parameters())
+        if len(trained) < len(dict(model.named_parameters(remove_duplicate=False))):
+            raise NotImplementedError("it has a parameter under two names")
         differentiable = [item.is_floating_point() for item in inputs] + [name in trained for name in weights]
         given = [*inputs, *weights.values()]
         flat = [item.detach().requires_grad_(wanted) for item, wanted in zip(given, differentiable, strict=True)]
@@ -55,7 +57,10 @@ def traced(module: ModuleType) -> dict[str, Any]:
             raise NotImplementedError("it has results without gradients")
         graph = aot_export_joint_simple(forward, flat, trace_joint=True).graph
     (last,) = (node for node in graph.nodes if node.op == "output")
-    gradients = [item for item in last.args[0][len(outputs) :] if item is not None]
+    every = last.args[0][len(outputs) :]
+    if any(item is None for item, wanted in zip(every, differentiable, strict=True) if wanted):
+        raise NotImplementedError("an input or a parameter has no gradient")  # which stand in order, without gaps
+    gradients = [item for item in every if item is not None]
     last.args = (tuple(gradients),)
     graph.eliminate_dead_code()
     for node in graph.nodes:

@@ -234,13 +234,14 @@ class DeployedOperator:
         given = [*inputs, *(item.contiguous() for item in gradients), *weights]
         if all(row.mismatch(given) for row in operator.dispatch.rows):
             return None
-        found = operator.operator(*given)
         places = [place for place, item in enumerate(inputs) if item.is_floating_point()]
-        # Parameters come before buffers, which have no gradients.
-        parameters = range(len(inputs), len(inputs) + len(found) - len(places))
-        by_place = dict(zip([*places, *parameters], found, strict=True))
-        needed = enumerate(ctx.needs_input_grad)
-        return tuple(by_place.get(place) if wanted else None for place, wanted in needed)
+        count = len(operator.schema.returns) - len(places)
+        places += range(len(inputs), len(inputs) + count)  # parameters come before buffers, whose gradients it lacks
+        wanted = [place for place, needed in enumerate(ctx.needs_input_grad) if needed]
+        if not {*wanted} <= {*places}:
+            return None
+        by_place = dict(zip(places, operator.operator(*given), strict=True))
+        return tuple(by_place[place] if place in wanted else None for place in range(len(arguments)))
 
 
 def _device_of(arguments: Sequence[Any]) -> torch.device:

@@ -126,6 +126,12 @@ def test_gradcheck_of_forward_and_backward_together() -> None:
         (SQUARED.replace("return x * x * (x > 0)", "return x > 0"), "it has results without gradients"),
         (SQUARED.replace("forward(self, x)", "forward(self, x, n)").replace("rows, 8)]", "rows, 8), 2.0]"),
          "it takes arguments that are not tensors"),
+        (SQUARED.replace("* (x > 0)", "* (x > 0) * (y > 0)").replace("forward(self, x)", "forward(self, x, y)")
+         .replace("rows, 8)]", "rows, 8), torch.rand(rows, 8)]"), "an input or a parameter has no gradient"),
+        (SQUARED.replace("* (x > 0)", "* (x > 0) * self.one * self.two")
+         .replace("    def forward(", "    def __init__(self):\n        super().__init__()\n"
+                  "        self.one = self.two = torch.nn.Parameter(torch.rand(8))\n\n    def forward("),
+         "it has a parameter under two names"),
     ],
 )  # fmt: skip
 def test_references_without_a_backward_problem(source: str, why: str) -> None:

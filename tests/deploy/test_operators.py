@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -83,3 +84,23 @@ def test_sparse_tensors_are_computed_by_the_reference(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="no kernel for these strides"):
         found = deployed.call(x.to_sparse(), weight)
     assert torch.equal(found.to_dense(), x * x * weight)
+
+
+def test_a_gradient_that_its_kernel_lacks_is_the_references(tmp_path: Path) -> None:
+    """As for a buffer, which a caller may give as a tensor to train."""
+    deployed = hand_made(tmp_path, "lacking")
+    rows, calls = [SimpleNamespace(mismatch=lambda given: "")], []
+
+    def gradient(x: torch.Tensor, given: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor]:
+        calls.append(x)
+        return (2 * x * weight * given,)
+
+    deployed.OPERATOR.gradients = SimpleNamespace(
+        dispatch=SimpleNamespace(rows=rows), schema=SimpleNamespace(returns=[None]), operator=gradient
+    )
+    for trained in (False, True):
+        x, weight = torch.rand(4, 8, requires_grad=True), torch.rand(8, requires_grad=trained)
+        deployed.call(x, weight).sum().backward()
+        torch.testing.assert_close(x.grad, 2 * x * weight)
+        torch.testing.assert_close(weight.grad, (x * x).sum(0) if trained else None)
+    assert len(calls) == 1
