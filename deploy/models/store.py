@@ -1,7 +1,7 @@
 """The store of what was found for regions: one readable file an entry, named by its region and its own digest.
 
-Several folders are searched in order; the first one is written to. Entries are code, so a file that anyone may write is
-not used, nor is one whose text has another digest than its name.
+Several folders are searched in order; the first one is written to. Entries are code, so a file that anyone may write
+or add is not used, nor is one whose text has another digest than its name.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ FOLDERS = "KERNELWRIGHT_STORE"
 LEAST_GAIN = 1.02
 """How much faster than Inductor's code of the same region an entry must be."""
 _NAME = re.compile(r"(?P<key>[0-9a-f]{32})-(?P<digest>[0-9a-f]{64})\.yaml")
+_ANYONE = 0o002
+"""The permission to write for all users."""
 _TOP = "# An entry of kernelwright's store: a region of a model, and the kernels that compute it.\n"
 _ModuleName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*$")]
 
@@ -215,11 +217,12 @@ def _examined(path: Path) -> StoreFile:
             entry = StoredRegion.model_validate(yaml.load(text, Loader=loader))
             if entry.key != named["key"]:
                 raise ValueError("it is for another region than its name says; remove it")
-            writable = path.stat().st_mode & 0o002
+            writable = next((item for item in (path, path.parent) if item.stat().st_mode & _ANYONE), None)
     except ResultsError as error:
         return StoreFile(path, None, str(error), damaged=True)
-    if writable:
-        return StoreFile(path, entry, f"anyone may write it; chmod o-w {path}")
+    if writable is not None:
+        what = "it" if writable == path else "its folder"
+        return StoreFile(path, entry, f"anyone may write {what}; chmod o-w {writable}")
     if stale := entry.stale():
         return StoreFile(path, entry, f"it was measured with {stale}; optimize the region again")
     if entry.device != (here := _here(entry.device)):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import operator
+import threading
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,9 +21,10 @@ from torch.fx import Graph, Node
 
 from ...core.text import first_line
 from .packages import load_operator
-from .partition import is_view, regions_of
+from .partition import NodeGroup, is_view, regions_of
+from .reference import architecture
 from .region import ModelRegion, UnwrittenRegionError, written_region
-from .store import RegionStore, StoreFile
+from .store import RegionStore, StoreFile, version_of
 
 if TYPE_CHECKING:
     from ..package.operators import DeployedOperator
@@ -37,6 +39,7 @@ class LoadedEntries:
         self.store: RegionStore | None = None
         self._operators: dict[str, DeployedOperator] = {}
         self._failed: set[str] = set()
+        self._loading = threading.RLock()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -50,9 +53,10 @@ class LoadedEntries:
 
     def load(self, file: StoreFile) -> DeployedOperator:
         """Return an entry's operator. Raises whatever loading it raises."""
-        if file.name not in self._operators:
-            assert file.entry is not None
-            self._operators[file.name] = load_operator(file.entry, file.name)
+        with self._loading:  # else another thread would find a module that is not complete
+            if file.name not in self._operators:
+                assert file.entry is not None
+                self._operators[file.name] = load_operator(file.entry, file.name)
         return self._operators[file.name]
 
     def named(self, name: str) -> DeployedOperator:
@@ -98,23 +102,41 @@ class RegionPass(CustomGraphPass):  # type: ignore[misc]
         LOADED.store = store
 
     def uuid(self) -> Any:
-        """Return what compiled code depends on, for torch.compile's caches: this code, and the store's entries."""
-        return get_hash_for_files(_FILES, self._store.digest)
+        """Return what compiled code depends on, for torch.compile's caches: this code, the store's entries, and what
+        they are not used without.
+        """
+        here = [f"{name} {version_of(name)}" for name in ("torch", "triton", "tilelang")]
+        return get_hash_for_files(_FILES, "\n".join([self._store.digest, architecture("cpu"), *here]))
 
     def __call__(self, graph: Graph) -> None:
         """Replace regions of a graph."""
         replaced = False
-        for group in regions_of(graph):
-            try:
-                region = written_region(group)
-            except UnwrittenRegionError:
-                continue
-            file = self._store.find(region.key)
-            if file is not None and self._serves(file, region):
-                _replace(graph, region, file.name)
+        for group in self._regions(graph):
+            found = self._found(group)
+            if found is not None:
+                _replace(graph, *found)
                 replaced = True
         if replaced:
             stable_topological_sort(graph)
+
+    def _regions(self, graph: Graph) -> list[NodeGroup]:
+        try:
+            return regions_of(graph)
+        except Exception as error:  # what cannot be parted is Inductor's
+            _warn(f"a graph is left to Inductor: {first_line(error)}")
+            return []
+
+    def _found(self, group: NodeGroup) -> tuple[ModelRegion, str] | None:
+        """Return a region and the name of the entry that serves it; None where Inductor has to."""
+        try:
+            region = written_region(group)
+            file = self._store.find(region.key)
+        except UnwrittenRegionError:
+            return None
+        except Exception as error:
+            _warn(f"a region is left to Inductor: {first_line(error)}")
+            return None
+        return (region, file.name) if file is not None and self._serves(file, region) else None
 
     def _serves(self, file: StoreFile, region: ModelRegion) -> bool:
         """Return whether an entry's operator loads, takes the region's inputs and returns its outputs."""

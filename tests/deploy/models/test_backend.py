@@ -14,6 +14,7 @@ import pytest
 import torch
 from kernelwright.deploy.models.backend import chosen, kernelwright
 from kernelwright.deploy.models.store import RegionStore, _opened
+from kernelwright.deploy.models.substitution import LOADED, RegionPass
 from torch import nn
 from torch._inductor.utils import run_and_get_code
 
@@ -154,6 +155,97 @@ def test_entries_that_fail_are_told_and_replaced(
     torch.testing.assert_close(result, model(x))
 
 
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("substitution.regions_of", "a graph is left to Inductor: broken"),
+        ("substitution.written_region", "a region is left to Inductor: broken"),
+        ("store._examined", "a region is left to Inductor: broken"),
+        ("substitution.load_operator", "is not used: broken"),
+    ],
+)
+def test_a_pass_that_fails_leaves_the_graph_to_inductor(
+    store: RegionStore, monkeypatch: pytest.MonkeyPatch, where: str, message: str
+) -> None:
+    store.add(entry(region_text()))
+    _opened.cache_clear()
+    model, x = Network().eval(), torch.randn(8, 16)
+
+    def broken(*arguments: Any) -> None:
+        raise ValueError("broken")
+
+    monkeypatch.setattr(f"kernelwright.deploy.models.{where}", broken)
+    monkeypatch.setattr(LOADED, "_operators", {})
+    with torch.no_grad():
+        expected, plain = compiled(model, "inductor", x)
+        with pytest.warns(UserWarning, match=message):
+            result, code = compiled(model, kernelwright, x)
+    assert torch.equal(result, expected) and code == plain
+
+
+def run_of(backend: Any, function: Callable[..., Any], **options: Any) -> list[Any]:
+    """Results, gradients and running statistics of two training steps, and the random state."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(16, 16), nn.BatchNorm1d(16), nn.SiLU(), nn.Dropout(0.5), nn.Linear(16, 4))
+    torch.compiler.reset()
+    call = torch.compile(lambda x: function(model, x), backend=backend, **options)
+    found = []
+    for rows in (8, 6) if options.get("dynamic") else (8, 8):
+        x = torch.randn(rows, 16, requires_grad=True)
+        result = call(x)
+        result.sum().backward()
+        found += [result.detach(), x.grad, *(item.grad.clone() for item in model.parameters())]
+    return [*found, *model.state_dict().values(), torch.get_rng_state()]
+
+
+def broken_graph(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """The model with a break of the graph before and after it."""
+    torch._dynamo.graph_break()
+    x = model(x)
+    torch._dynamo.graph_break()
+    return x.sin()
+
+
+def compiled_twice(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """A compiled call of a model that is compiled itself."""
+    return torch.compile(model, backend="inductor")(x) + 1
+
+
+@pytest.mark.parametrize(
+    ("state", "function", "options"),
+    [
+        ("empty", nn.Module.__call__, {"dynamic": True}),
+        ("other", broken_graph, {}),
+        ("other", compiled_twice, {}),
+        ("other", nn.Module.__call__, {"mode": "reduce-overhead"}),
+        ("disabled", nn.Module.__call__, {}),
+        ("recorded", nn.Module.__call__, {}),
+        ("recorded", nn.Module.__call__, {"dynamic": True}),
+    ],
+)
+def test_training_without_an_entry_is_bit_for_bit_inductor(
+    store: RegionStore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    state: str,
+    function: Callable[..., Any],
+    options: dict[str, Any],
+) -> None:
+    """Recording, too, touches neither the random state nor running statistics."""
+    if state == "other":
+        (other,) = regions(lambda x: x.sin() + 1, torch.randn(3))
+        store.add(entry(other))
+    if state == "disabled":
+        store.add(entry(region_text(), ("return v", "return 2 * v")))
+        monkeypatch.setenv("KERNELWRIGHT_DISABLE", "1")
+    if state == "recorded":
+        monkeypatch.setenv("KERNELWRIGHT_RECORD", str(tmp_path / "recorded"))
+    _opened.cache_clear()
+    expected, found = (run_of(backend, function, **options) for backend in ("inductor", kernelwright))
+    assert len(found) == len(expected) and all(map(torch.equal, found, expected))
+    assert (tmp_path / "recorded").is_dir() is (state == "recorded")
+
+
 def test_a_mode_and_options_reach_inductor(store: RegionStore) -> None:
     store.add(entry(region_text()))
     model, x = Network().eval(), torch.randn(8, 16)
@@ -189,6 +281,14 @@ def test_two_processes_choose_the_same_and_compiled_code_is_reused(store: Region
     (first, cold), (second, warm) = (json.loads(run.stdout) for run in runs)
     assert first == second and first[1] == [path.stem]
     assert cold == 0 and warm > 0  # from torch.compile's cache on disk, which names the entry
+
+
+def test_compiled_code_of_other_versions_is_not_reused(store: RegionStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code in torch.compile's caches names entries, which another version of their language does not use."""
+    before = RegionPass(store).uuid()
+    assert RegionPass(store).uuid() == before
+    monkeypatch.setattr("kernelwright.deploy.models.substitution.version_of", lambda name: "1.0")
+    assert RegionPass(store).uuid() != before
 
 
 def test_torch_finds_the_backend_by_its_name(store: RegionStore, tmp_path: Path) -> None:

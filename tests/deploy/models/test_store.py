@@ -99,6 +99,10 @@ def test_an_entry_that_anyone_may_write_is_not_used(tmp_path: Path, found: Store
     path = written(tmp_path, found)
     path.chmod(0o666)
     assert told(tmp_path, key=found.key) == (None, [f"{path} is not used: anyone may write it; chmod o-w {path}"])
+    path.chmod(0o644)
+    tmp_path.chmod(0o777)  # where anyone may add one
+    message = f"{path} is not used: anyone may write its folder; chmod o-w {tmp_path}"
+    assert told(tmp_path, key=found.key) == (None, [message])
 
 
 def test_entries_of_other_versions_and_devices_are_not_used(tmp_path: Path, found: StoredRegion) -> None:
