@@ -152,14 +152,25 @@ class _Observer(Interpreter):  # type: ignore[misc]
         self.statistics: dict[Node, TensorStatistics] = {}
 
     def run_node(self, n: Node) -> Any:
-        """Run one node; a write to an argument is left out."""
-        schema = getattr(n.target, "_schema", None)
-        if n.op == "call_function" and ((schema is None and not callable(n.target)) or (schema and schema.is_mutable)):
-            return self.fetch_args_kwargs_from_env(n)[0][0]
+        """Run one node. A write to an argument is left out, and so is what may do more than compute, with all that
+        follows from it: an operator of other packages, a message to other processes.
+        """
+        if n.op == "output" or any(self.env.get(item) is _UNSEEN for item in n.all_input_nodes):
+            return _UNSEEN
+        target = n.target
+        if n.op == "call_function" and isinstance(target, torch._ops.OperatorBase):
+            if not isinstance(target, torch._ops.OpOverload) or target.namespace not in ("aten", "prims"):
+                return _UNSEEN
+            if target._schema.is_mutable:
+                return self.fetch_args_kwargs_from_env(n)[0][0]
         result = super().run_node(n)
         if n in self._wanted and isinstance(result, torch.Tensor):
             self.statistics[n] = TensorStatistics.of(result, self._wanted[n].order)
         return result
+
+
+_UNSEEN = object()
+"""In the place of a value that is not computed."""
 
 
 @lru_cache(maxsize=1)

@@ -198,7 +198,7 @@ def version_of(name: str) -> str:
         return str(torch.__version__)
     try:
         return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
+    except (importlib.metadata.PackageNotFoundError, ValueError):  # an entry may name anything
         return ""
 
 

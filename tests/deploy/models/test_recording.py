@@ -88,6 +88,25 @@ def test_training_is_recorded_forward_and_backward(folder: Path) -> None:
     assert not any("inductor_random" in text for text in sources)
 
 
+def test_operators_of_other_packages_run_once(folder: Path) -> None:
+    """They may count, or talk to other processes, which do not record."""
+    calls = []
+
+    @torch.library.custom_op("kernelwright_tests::counted", mutates_args=())
+    def counted(x: torch.Tensor) -> torch.Tensor:
+        calls.append(x)
+        return x + 100
+
+    counted.register_fake(torch.empty_like)
+    x = torch.rand(4, 4)
+    with torch.no_grad():
+        result = torch.compile(lambda x: counted((x @ x).relu()) @ x, backend=kernelwright)(x)
+    torch.testing.assert_close(result, ((x @ x).relu() + 100) @ x)
+    assert len(calls) == 1
+    before, after = sorted((path.read_text() for path in folder.iterdir()), key=lambda text: "relu" not in text)
+    assert "clamp(" in before and "torch.randn([4, 4]).to(torch.float32)" in after
+
+
 def test_a_folder_that_cannot_be_written_is_told_once(folder: Path) -> None:
     folder.write_text("a file")
     with pytest.warns(

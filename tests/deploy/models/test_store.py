@@ -112,6 +112,8 @@ def test_entries_of_other_versions_and_devices_are_not_used(tmp_path: Path, foun
     assert told(path.parent, key=found.key) == (None, [f"{path} is not used: {message}"])
     path = written(tmp_path / "none", found.model_copy(update={"versions": {"nothing": "1.0"}}))
     assert "nothing 1.0, here none" in told(path.parent, key=found.key)[1][0]
+    path = written(tmp_path / "empty", found.model_copy(update={"versions": {"": "1.0"}}))
+    assert "it was measured with  1.0, here none" in told(path.parent, key=found.key)[1][0]
     other = entry(found.problem, device="cuda sm_90")
     assert other.key != found.key
     path = written(tmp_path / "gpu", other)
