@@ -6,6 +6,7 @@ caches on disk names an entry, which a new process loads when it is first called
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import operator
 import threading
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._guards import detect_fake_mode
 from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
 from torch._inductor.pattern_matcher import stable_topological_sort
 from torch.fx import Graph, Node
@@ -144,7 +146,8 @@ class RegionPass(CustomGraphPass):  # type: ignore[misc]
         try:
             loaded = LOADED.load(file)
             reason = loaded.dispatch.rows[0].mismatch(inputs)
-            made = [] if reason else _listed(loaded.fake(*inputs))
+            with detect_fake_mode(inputs) or contextlib.nullcontext():  # in which what it creates is fake, too
+                made = [] if reason else _listed(loaded.fake(*inputs))
         except Exception as error:
             _warn(f"{file.path} is not used: {first_line(error)}")
             return False

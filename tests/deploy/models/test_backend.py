@@ -124,6 +124,21 @@ def test_training_uses_regions_of_forward_and_backward(store: RegionStore) -> No
     torch.testing.assert_close(others[1].grad, 3 * inputs[1].grad)
 
 
+def test_a_region_that_makes_tensors_of_numbers_is_served(store: RegionStore) -> None:
+    """As a mask or the gradient of relu does."""
+
+    def function(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return (x @ weight + torch.full([4], 2.0)).sin()
+
+    x, weight = torch.randn(4, 4), torch.randn(4, 4)
+    (region,) = regions(function, x, weight)
+    assert "aten.full" in region.text
+    store.add(entry(region))
+    result, code = compiled(function, kernelwright, x, weight)
+    torch.testing.assert_close(result, function(x, weight))
+    assert CALL in code
+
+
 def test_values_in_another_order_of_dimensions_go_in_and_out(store: RegionStore) -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         return x.transpose(1, 2).sin().transpose(0, 1).reshape(4, -1) + 1
