@@ -6,15 +6,18 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from kernelwright.deploy.models.backend import chosen, kernelwright
+from kernelwright.deploy.models.packages import load_operator
 from kernelwright.deploy.models.store import RegionStore, _opened
-from kernelwright.deploy.models.substitution import LOADED, RegionPass
+from kernelwright.deploy.models.substitution import LOADED, LoadedEntries, RegionPass
 from torch import nn
 from torch._inductor.utils import run_and_get_code
 
@@ -42,16 +45,6 @@ def region_text() -> Any:
     given = torch.randn(8, 16), torch.randn(16, 16), torch.randn(16)
     (region,) = regions(lambda x, weight, bias: nn.functional.silu(nn.functional.linear(x, weight, bias)), *given)
     return region
-
-
-@pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RegionStore]:
-    monkeypatch.setenv("KERNELWRIGHT_STORE", str(tmp_path / "store"))
-    monkeypatch.setenv("KERNELWRIGHT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
-    torch.compiler.reset()
-    yield RegionStore([tmp_path / "store"])
-    torch.compiler.reset()
 
 
 def compiled(call: Callable[..., Any], backend: Any, *inputs: torch.Tensor, **options: Any) -> tuple[Any, str]:
@@ -198,67 +191,23 @@ def test_a_pass_that_fails_leaves_the_graph_to_inductor(
     assert torch.equal(result, expected) and code == plain
 
 
-def run_of(backend: Any, function: Callable[..., Any], **options: Any) -> list[Any]:
-    """Results, gradients and running statistics of two training steps, and the random state."""
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(16, 16), nn.BatchNorm1d(16), nn.SiLU(), nn.Dropout(0.5), nn.Linear(16, 4))
-    torch.compiler.reset()
-    call = torch.compile(lambda x: function(model, x), backend=backend, **options)
-    found = []
-    for rows in (8, 6) if options.get("dynamic") else (8, 8):
-        x = torch.randn(rows, 16, requires_grad=True)
-        result = call(x)
-        result.sum().backward()
-        found += [result.detach(), x.grad, *(item.grad.clone() for item in model.parameters())]
-    return [*found, *model.state_dict().values(), torch.get_rng_state()]
+def test_threads_load_an_entry_once(store: RegionStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of the forward and the backward pass; the second would find a module that is not complete."""
+    path = store.add(entry(region_text()))
+    file = store.named(path.stem)
+    assert file is not None
+    started = []
 
+    def slow(*given: Any) -> Any:
+        started.append(given)
+        time.sleep(0.2)
+        return load_operator(*given)
 
-def broken_graph(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
-    """The model with a break of the graph before and after it."""
-    torch._dynamo.graph_break()
-    x = model(x)
-    torch._dynamo.graph_break()
-    return x.sin()
-
-
-def compiled_twice(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
-    """A compiled call of a model that is compiled itself."""
-    return torch.compile(model, backend="inductor")(x) + 1
-
-
-@pytest.mark.parametrize(
-    ("state", "function", "options"),
-    [
-        ("empty", nn.Module.__call__, {"dynamic": True}),
-        ("other", broken_graph, {}),
-        ("other", compiled_twice, {}),
-        ("other", nn.Module.__call__, {"mode": "reduce-overhead"}),
-        ("disabled", nn.Module.__call__, {}),
-        ("recorded", nn.Module.__call__, {}),
-        ("recorded", nn.Module.__call__, {"dynamic": True}),
-    ],
-)
-def test_training_without_an_entry_is_bit_for_bit_inductor(
-    store: RegionStore,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    state: str,
-    function: Callable[..., Any],
-    options: dict[str, Any],
-) -> None:
-    """Recording, too, touches neither the random state nor running statistics."""
-    if state == "other":
-        (other,) = regions(lambda x: x.sin() + 1, torch.randn(3))
-        store.add(entry(other))
-    if state == "disabled":
-        store.add(entry(region_text(), ("return v", "return 2 * v")))
-        monkeypatch.setenv("KERNELWRIGHT_DISABLE", "1")
-    if state == "recorded":
-        monkeypatch.setenv("KERNELWRIGHT_RECORD", str(tmp_path / "recorded"))
-    _opened.cache_clear()
-    expected, found = (run_of(backend, function, **options) for backend in ("inductor", kernelwright))
-    assert len(found) == len(expected) and all(map(torch.equal, found, expected))
-    assert (tmp_path / "recorded").is_dir() is (state == "recorded")
+    monkeypatch.setattr("kernelwright.deploy.models.substitution.load_operator", slow)
+    loaded = LoadedEntries()
+    with ThreadPoolExecutor(3) as pool:
+        assert len({*pool.map(loaded.load, [file] * 3)}) == 1
+    assert len(started) == 1
 
 
 def test_a_mode_and_options_reach_inductor(store: RegionStore) -> None:
