@@ -14,7 +14,7 @@ _NAME = "visible_launch"
 _DESCRIPTOR = re.compile(r"tensor_?descriptor", re.IGNORECASE)  # of the host or of tl.make_tensor_descriptor
 _READS = {
     "tolist", "numpy", "data", "data_ptr", "const_data_ptr", "mutable_data_ptr", "untyped_storage", "storage", "ctypes",
-    "dlpack", "from_dlpack", "to_dlpack", "__dlpack__", "__array__", "getattr", "load_inline", "cpp_extension",
+    "dlpack", "from_dlpack", "to_dlpack", "__dlpack__", "__array__", "load_inline", "cpp_extension",
     "torch_function", "adapter",
 }  # fmt: skip
 """Names of what reads memory, or where it is, or calls a kernel so that no recorder sees it."""
@@ -59,6 +59,8 @@ def is_repeatable(source: str) -> bool:
         match node:
             case ast.Attribute():
                 names.add(node.attr)
+            case ast.Call(func=ast.Name("getattr")) if ast.unparse(node.args[0]) != "torch":  # a dtype by its name
+                return False
             case ast.Name():
                 names.add(node.id)
             case ast.Import() | ast.ImportFrom():

@@ -205,6 +205,8 @@ def forward(x):
         (("import triton\n", "import triton\nfrom torch.utils.dlpack import to_dlpack as given\n"), False),
         (("import triton\n", "import triton\nfrom torch.utils.cpp_extension import load_inline as load\n"), False),
         (("(x)\n", "(x)\n    x.data_ptr()\n"), False),
+        (("(x)\n", "(x)\n    getattr(x, NAME)()\n"), False),
+        (("(x)\n", "(x)\n    torch.empty(1, dtype=getattr(torch, NAME))\n"), True),
     ],
 )  # fmt: skip
 def test_what_is_repeated_hides_no_step(change: tuple[str, str], repeatable: bool) -> None:
