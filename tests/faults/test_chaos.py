@@ -30,9 +30,16 @@ IN_A_ROW = 3
 DRAWN = Counter(random.Random(SEED).choices(list(COMMANDS), [command.weight for command in COMMANDS.values()], k=KILLS))
 
 
+def is_pythons(pid: int) -> bool:
+    """Return whether it is the process in which Python keeps account of semaphores, whose end it reports itself."""
+    with contextlib.suppress(OSError):
+        return b"multiprocessing.resource_tracker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
+
+
 def kill_something(place: Place, run: subprocess.Popen[str], draw: random.Random) -> str:
     """Kill the command, or one of the processes that belong to it; return which, or nothing where all has ended."""
-    others = [pid for pid in place.processes() if pid != run.pid]
+    others = [pid for pid in place.processes() if pid != run.pid and not is_pythons(pid)]
     if run.poll() is not None:
         return ""
     if not others or draw.random() < 0.5:

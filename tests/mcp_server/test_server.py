@@ -116,7 +116,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
 def test_a_failed_job_is_one_line_and_leaves_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     served = server(tmp_path)
     scripted(monkeypatch, '{"kind": "broken", "text": "TypeError: x"}')
-    assert "a mistake of its own: TypeError: x" in refused(call(served, "tune", kernel="1_1"))
+    assert "internal error of kernelwright: TypeError: x" in refused(call(served, "tune", kernel="1_1"))
     scripted(monkeypatch, '{"kind": "refused", "message": "no space", "hint": "name constants"}')
     assert refused(call(served, "tune", kernel="1_1")) == "error: no space; name constants"
     assert list((tmp_path / "results" / "mcp").glob("[!.]*")) == []

@@ -80,7 +80,8 @@ PROBLEMS = {
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_rows_are_right_and_compile_for_hopper(results: dict[str, Made], name: str) -> None:
     results[name].require_exact()
-    results[name].require_structures("rows")
+    shared = name == "long_groups_float32"  # four rows: a second launch combines, and a third writes what needs it
+    results[name].require_structures(*(("rows", "pointwise") if shared else ("rows",)))
     assert results[name].shared
 
 
