@@ -168,6 +168,7 @@ SLOW = (
     "corpus/structures/test_scans.py",
     "corpus/structures/test_top_k.py",
     "corpus/structures/test_windows.py",
+    "deploy/models/test_backend_training.py",
     "deploy/models/test_loop.py",
     "deploy/test_deploy.py::test_a_wheel_builds_and_installs",
     "deploy/test_deploy.py::test_the_tests_of_a_package_find_a_wrong_kernel",
