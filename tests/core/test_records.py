@@ -160,6 +160,9 @@ DEFAULTS = {"origin": "measured", "precision": "fp32", "against": "strict", "sum
 def _same_but_for_defaults(said: Any, written: Any) -> None:
     """Nothing is lost or changed; fields that there were not then have their defaults."""
     if isinstance(said, dict):
+        if "capability" in said:  # a number, which has been a name since then
+            said = {"architecture": f"sm_{said['capability']}", **said}
+            del said["capability"]
         for name, value in said.items():
             _same_but_for_defaults(value, written[name])
         added = {name: written[name] for name in set(written) - set(said) if written[name]}
