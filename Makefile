@@ -57,10 +57,10 @@ test-all: $(COMPLETE)
 
 # On a machine with GPUs: first side by side, then those that need one alone. With PASSED=FILE a run that was broken off
 # goes on with what has not passed. Another environment's pytest: make -o .venv/.complete test-gpu BIN=/its/folder/bin
-# Ten workers filled the memory of an H100 with 80 GB.
+# Ten workers filled the memory of an H100 with 80 GB. `--passed=` with `=`, or pytest takes FILE for the root of the tests.
 GPU_WORKERS ?= $(shell expr $$(nproc) / 2)
 PASSED ?=
-ON_GPU := $(BIN)/pytest -q --durations 20 $(if $(PASSED),--passed $(PASSED))
+ON_GPU := $(BIN)/pytest -q --durations 20 $(if $(PASSED),--passed=$(PASSED))
 test-gpu: $(COMPLETE)
 	$(ON_GPU) -n $(GPU_WORKERS) --dist worksteal -m "gpu and not gpu_alone"; side_by_side=$$?; \
 	$(ON_GPU) -m gpu_alone && exit $$side_by_side
