@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from ...core import OptionError
 from ...core.text import digits
 from ...deploy.models.store import RegionStore, StoreFile, default_folders
 from ...runtime.options.option import Options as BaseOptions
-from ...runtime.options.option import option
+from ...runtime.options.option import described, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +29,17 @@ class StoreOptions(BaseOptions):
     def folders(self) -> tuple[Path, ...]:
         """The folders, in the order in which they are searched."""
         return self.folder or default_folders()
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntriesOptions(StoreOptions):
+    """Which entries are meant."""
+
+    entries: tuple[str, ...] = field(
+        default=(),
+        kw_only=False,
+        metadata=described("Names of entries, or the digits that they begin with; all by default.", metavar="ENTRY..."),
+    )
 
 
 def entries_named(folders: Sequence[Path], names: Sequence[str]) -> list[StoreFile]:

@@ -13,23 +13,18 @@ from ...core import OptionError, ResultsError
 from ...core.events import Emit
 from ...deploy.models.store import RegionStore, StoreFile
 from ...runtime import command, result
-from ...runtime.options.option import described, option
+from ...runtime.options.option import option
 from ...runtime.runtime import Runtime
-from ._options import StoreOptions, entries_named
+from ._options import EntriesOptions, entries_named
 
 EXAMPLES = ("store export --output /shared/store", "store export 5e3919fd9f47 --output store")
 POSITIONAL = ("entries",)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(StoreOptions):
+class Options(EntriesOptions):
     """Copy entries to another folder."""
 
-    entries: tuple[str, ...] = field(
-        default=(),
-        kw_only=False,
-        metadata=described("Names of entries, or the digits that they begin with; all by default.", metavar="ENTRY..."),
-    )
     output: Path | None = option(None, "The folder to copy to.", metavar="DIR", settable=False)
 
     def check(self) -> None:

@@ -15,23 +15,16 @@ from ...core.events import Emit, working
 from ...deploy.models.results import verify_region
 from ...deploy.models.store import StoreFile
 from ...runtime import command, result
-from ...runtime.options.option import described
 from ...runtime.runtime import Runtime
-from ._options import StoreOptions, entries_named
+from ._options import EntriesOptions, entries_named
 
 EXAMPLES = ("store verify", "store verify 5e3919fd9f47")
 POSITIONAL = ("entries",)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(StoreOptions):
+class Options(EntriesOptions):
     """Compare entries with their references."""
-
-    entries: tuple[str, ...] = field(
-        default=(),
-        kw_only=False,
-        metadata=described("Names of entries, or the digits that they begin with; all by default.", metavar="ENTRY..."),
-    )
 
 
 @dataclass(frozen=True)
