@@ -185,3 +185,21 @@ def test_help_imports_nothing_heavy() -> None:
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
+
+
+def test_servers_start_before_anything_heavy_is_imported(tmp_path: Path) -> None:
+    """They import torch for seconds, beside which a command imports the rest."""
+    program = (
+        "import subprocess, sys\n"
+        "real = subprocess.Popen.__init__\n"
+        "def start(self, command, *given, **named):\n"
+        "    if not any(part.endswith('_server') for part in command):\n"
+        "        return real(self, command, *given, **named)\n"
+        "    heavy = {'torch', 'triton', 'tilelang', 'libcst', 'numpy', 'pycparser'} & set(sys.modules)\n"
+        "    sys.exit(f'heavy: {sorted(heavy)}')\n"
+        "subprocess.Popen.__init__ = start\n"
+        "import kernelwright\n"
+        "kernelwright.optimize('1_94', model='rules', device='cpu', archive=False)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert run.stderr.splitlines()[-1:] == ["heavy: []"], run.stderr
