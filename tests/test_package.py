@@ -12,7 +12,7 @@ from pathlib import Path
 import kernelwright
 import pytest
 
-from .conftest import SLOW
+from .slow import SLOW
 
 ROOT = Path(__file__).parents[1]
 BUILT = """

@@ -42,7 +42,7 @@ NODE = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
 
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[Any]:
-    """A head that evaluates nothing, and a node with a processor; a test adds one more, another kills one."""
+    """A head that evaluates nothing, and a node with a processor; tests add one more, and kill one."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv(WARM_SERVER)  # a node that is killed would take it along, and the servers of others
         # The head has no processors and is the only one that cannot be lost.
@@ -156,6 +156,8 @@ def test_a_node_that_is_killed_costs_no_trial_and_none_is_there_twice(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     space = scale_kernel.space({"BLOCK": [2, 4, 8, 16, 32]}, [])
+    if workers.count() < 2:
+        nodes.add_node(**NODE)
     await_workers(workers, 2)
     # A node that has to start first would leave all trials to the other one, and be at work at none.
     list(evaluator.evaluate(scale_problem, scale_kernel, [Config({"BLOCK": 1}), Config({"BLOCK": 64})]))
