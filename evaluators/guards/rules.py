@@ -53,7 +53,7 @@ _RULES = (
     ),
     SourceRule(
         "background-process",
-        "starts or steers another process, which nobody times",
+        "starts or controls another process, which is not timed",
         "do the work in forward",
     ),
     SourceRule(

@@ -1,4 +1,4 @@
-"""Creates the tuner of a search: by the launch where the kernel has launches with parameters of their own."""
+"""Creates the tuner of a search: one for each launch, where launches have parameters of their own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def tuner_for(
     profile: Profile | None = None,
     stride: int = 1,
 ) -> Tuner:
-    """Create a tuner by its name, as `catalogue.create_tuner` does, that searches by the launch where it can.
+    """Create a tuner by its name, as `catalogue.create_tuner` does, that searches each launch by itself where it can.
 
     It can where the kernel has groups of parameters with launches of their own, and the tuner learns from results.
     """
