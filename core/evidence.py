@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from .baselines import COMPILE, REMEMBERED
 from .evaluation import Evaluation
 from .problem import Problem
 from .source_text import source_lines
@@ -17,6 +18,9 @@ def evidence(problem: Problem, best: Evaluation, start: Evaluation) -> dict[str,
     """Return the contents of an optimized kernel's header, under KernelBench's names."""
     assert best.speedup is not None and best.correctness is not None and best.reference is not None
     default = best.speedup_default
+    compiled = best.speedup_against(COMPILE)
+    if compiled is not None and best.baselines[COMPILE].method.endswith(REMEMBERED):
+        compiled = None  # not timed in turns with the kernel
     return {
         "compiled": True,
         "correctness": True,
@@ -24,6 +28,7 @@ def evidence(problem: Problem, best: Evaluation, start: Evaluation) -> dict[str,
         "interval": [round(best.speedup.low, 4), round(best.speedup.high, 4)],
         **({} if default is None else {"speedup_default": round(default.ratio, 4)}),
         **({} if default is None else {"interval_default": [round(default.low, 4), round(default.high, 4)]}),
+        **({} if compiled is None else {"interval_compile": [round(compiled.low, 4), round(compiled.high, 4)]}),
         "precision": best.precision,
         **({"default_is_reference": True} if best.default_is_reference else {}),
         "latency_ms": best.latency_ms,

@@ -69,6 +69,7 @@ def row_of(file: StoreFile) -> dict[str, Any]:
         "latency_ms": entry.latency_ms,
         "compile_ms": entry.compile_ms,
         "gain": round(entry.gain, 3),
+        "gain_interval": entry.gain_interval,
         "problem": file.problem,
     }
 
@@ -79,7 +80,9 @@ def line_of(row: dict[str, Any]) -> str:
     name = f"{key[:12]}...-{digest[:8]}" if "gain" not in row else f"{key}-{digest[:8]}"
     if "gain" not in row:
         return f"{name}: {row['problem']}"
-    figures = f"{row['gain']:.3g}x ({digits(row['latency_ms'])} ms, Inductor {digits(row['compile_ms'])} ms)"
+    low, high = row["gain_interval"]
+    figures = f"{row['gain']:.3g}x [{low:.3g}, {high:.3g}]"
+    figures += f" ({digits(row['latency_ms'])} ms, Inductor {digits(row['compile_ms'])} ms)"
     versions = ", ".join(f"{item} {version}" for item, version in row["versions"].items())
     unused = f"; not used: {row['problem']}" if row["problem"] else ""
     return f"{name} {figures}, {row['device']}, {versions}{unused}"

@@ -49,6 +49,8 @@ class StoredRegion(BaseModel):
     """Median time of Inductor's code."""
     latency_ms: float = Field(gt=0)
     """Median time of the kernels, measured in turns with it."""
+    gain_interval: tuple[float, float]
+    """Of the gain, from the 95 % intervals of both medians."""
     table: dict[str, Any]
     """table.json of the deployed operator."""
     problem: str

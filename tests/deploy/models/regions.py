@@ -57,6 +57,7 @@ def entry(region: ModelRegion | str, change: tuple[str, str] = ("", ""), **field
         "versions": {"torch": version_of("torch")},
         "compile_ms": 2.0,
         "latency_ms": 1.0,
+        "gain_interval": (1.9, 2.1),
         "table": table,
         "problem": problem,
         "kernels": {"region_0": kernel.replace(*change)},

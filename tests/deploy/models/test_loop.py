@@ -77,9 +77,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert len(found) == 1 and "It ran 6 times, in 2 places" in found[0].read_text()
     found[0].rename(folder / "region.py")
     measured = {"workload": "default", "sizes": {}, "compile_ms": 1.0, "torch": torch.__version__}
+    measured["interval_compile"] = [1.9, 2.1]
     result(folder / "found.py", KERNEL, "region", **measured)
-    result(folder / "slow.py", KERNEL, "region", **{**measured, "compile_ms": 0.505})
-    result(folder / "alone.py", KERNEL, "region", **{**measured, "compile_ms": None})
+    result(folder / "slow.py", KERNEL, "region", **{**measured, "interval_compile": [1.01, 3.1]})
+    result(folder / "alone.py", KERNEL, "region", **{**measured, "interval_compile": None})
     result(folder / "old.py", KERNEL, "region", **{**measured, "torch": "2.8.0"})
     result(folder / "wrong.py", KERNEL.replace("0.0)", "0.1)"), "region", **measured)
     return folder
@@ -88,8 +89,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("slow.py", "takes 0.5 ms and Inductor's code 0.505 ms; only what is 2% faster enters the store"),
-        ("alone.py", "was not timed beside torch.compile; run `optimize` on it again"),
+        ("slow.py", "is 2.000x [1.010, 3.100] as fast as Inductor's code; only what is beyond doubt 2% faster"),
+        ("alone.py", "was not timed in turns with torch.compile; run `optimize` on it again"),
         ("old.py", "was measured with torch 2.8.0, here is"),
     ],
 )
@@ -113,7 +114,7 @@ def test_the_whole_loop(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     listed = json.loads(kernelwright("store", "list", "--json", cwd=folder).stdout)["entries"]
     assert [(row["entry"], row["gain"], row["problem"]) for row in listed] == [(path.stem, 2.0, "")]
     shown = kernelwright("store", "show", path.stem[:8], cwd=folder).stdout
-    assert "def linear_relu(" in shown and "2x (0.5 ms, Inductor 1 ms), cpu" in shown
+    assert "def linear_relu(" in shown and "2x [1.9, 2.1] (0.5 ms, Inductor 1 ms), cpu" in shown
     verified = kernelwright("store", "verify", cwd=folder)
     assert verified.returncode == 0 and "ok, largest error" in verified.stdout
     exported = kernelwright("store", "export", "--output", "shared", cwd=folder)
