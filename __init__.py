@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from .agent.rules import Rule
     from .core import Config, Evaluation, Evaluator, Kernel, Problem, SearchSpace, Tuner
     from .core.errors import KernelwrightError
+    from .deploy.models.steps import step
     from .python_api import (
         Session,
         add_example,
@@ -43,6 +44,7 @@ __version__ = "0.1.0"
 _ELSEWHERE = {
     **dict.fromkeys(("Config", "Evaluation", "Evaluator", "Kernel", "Problem", "SearchSpace", "Tuner"), "core"),
     "KernelwrightError": "core.errors",
+    "step": "deploy.models.steps",
     "Rule": "agent.rules",
     **dict.fromkeys(("TunerArguments", "TunerEntry", "create_tuner"), "tuners.catalogue"),
     **dict.fromkeys(("AttentionConfig", "ScheduleOptimizer", "tune_attention"), "runtime.attention"),
@@ -84,6 +86,7 @@ __all__ = [
     "replay",
     "report",
     "retrieve",
+    "step",
     "tune",
     "tune_attention",
     "tune_gemm",

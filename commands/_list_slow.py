@@ -24,6 +24,7 @@ from ..core.baselines import COMPILE, DEFAULT
 from ..core.json_lines import JsonLines
 from ..corpus import find_problem, list_problems
 from ..corpus.problems import ProblemFile
+from ..deploy.models.reference import CALLS, SHARE
 from ..evaluators.local import LocalEvaluator
 from ..evaluators.reference.client import ReferenceLostError
 from ..runtime import result
@@ -91,7 +92,7 @@ class SlowProblem:
     calls: int | None = None
     """How often a recorded region ran."""
     share: float | None = None
-    """Its part of the time of all recorded regions, each compiled by itself."""
+    """Its part of a step; where none was profiled, of the time of all recorded regions, each compiled by itself."""
 
     @property
     def compiled_or_eager_ms(self) -> float:
@@ -100,7 +101,7 @@ class SlowProblem:
 
     @property
     def to_gain(self) -> float:
-        """What could be saved of the time of all recorded regions: share times headroom, as a part."""
+        """What could be saved of that time: share times headroom, as a part."""
         return (self.share or 0.0) * (1.0 - 1.0 / max(1.0, self.headroom))
 
     @property
@@ -251,12 +252,29 @@ def recorded_problems(folder: Path) -> list[ProblemFile]:
     return [ProblemFile(str(path), path.stem, path) for path in paths]
 
 
-def with_shares(rows: Sequence[SlowProblem], calls: Mapping[str, int]) -> list[SlowProblem]:
-    """Return rows with their shares of the time of all, the one with the most to gain first."""
-    seconds = {row.problem: calls[row.problem] * row.compiled_or_eager_ms for row in rows}
-    total = sum(seconds.values()) or 1.0
-    found = [dataclasses.replace(row, calls=calls[row.problem], share=seconds[row.problem] / total) for row in rows]
+def with_shares(rows: Sequence[SlowProblem], files: Sequence[ProblemFile]) -> list[SlowProblem]:
+    """Return the rows of recorded regions with their shares, the one with the most to gain first.
+
+    Shares are those of a step, as they were recorded. Where no step was profiled, they are parts of the time of all
+    regions, each compiled by itself.
+    """
+    constants = {str(file.path): file.read().constants for file in files}
+    calls = {name: _number(found.get(CALLS), 1) for name, found in constants.items()}
+    shares = {name: _number(found[SHARE], 0.0) for name, found in constants.items() if SHARE in found}
+    if not shares:
+        seconds = {row.problem: calls[row.problem] * row.compiled_or_eager_ms for row in rows}
+        total = sum(seconds.values()) or 1.0
+        shares = {name: value / total for name, value in seconds.items()}
+    found = [
+        dataclasses.replace(row, calls=int(calls[row.problem]), share=float(shares.get(row.problem, 0.0)))
+        for row in rows
+    ]
     return sorted(found, key=lambda row: -row.to_gain)
+
+
+def _number(value: Any, otherwise: float) -> float:
+    """Return a constant of a file that a person may have changed."""
+    return value if isinstance(value, int | float) and value >= 0 else otherwise
 
 
 def problem_row(

@@ -20,7 +20,6 @@ from ..core.events import Emit, progress
 from ..core.files import cache_folder
 from ..corpus import find_problem, list_kernel_files, list_kernels, list_problems
 from ..corpus.recorded import is_trace_dataset, list_solutions
-from ..deploy.models.reference import CALLS
 from ..evaluators.local import LocalEvaluator
 from ..runtime import command, result
 from ..runtime.jobs import Job, at_workload, choose_backend
@@ -64,8 +63,8 @@ class Options(TimingOptions, ProblemOptions):
     )
     recorded: Path | None = option(
         None,
-        "With --list-slow: list the regions that a model's run wrote to this folder (KERNELWRIGHT_RECORD), by share of "
-        "the time times headroom.",
+        "Optimize the regions that a model's run wrote to this folder (KERNELWRIGHT_RECORD), within `time_limit`; with "
+        "--list-slow list them, by share of the step times headroom.",
         metavar="DIR",
         trusted=True,
     )
@@ -212,7 +211,7 @@ def run(plan: Plan, emit: Emit) -> Result:
         problems = rows_of([(file.id, file) for file in plan.problems], row_of_problem)
     ranked = sorted(problems, key=lambda row: -row.headroom)
     if plan.recorded is not None:
-        ranked = with_shares(problems, {str(file.path): file.read().integers.get(CALLS, 1) for file in plan.problems})
+        ranked = with_shares(problems, plan.problems)
     # A disturbed time may be arbitrarily wrong: a reference that waited turned a true 0.47x into 9.7x.
     listed = [row for row in rows if row.speedup < plan.threshold or row.contention is not None]
     return Result(

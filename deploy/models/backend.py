@@ -17,6 +17,8 @@ DISABLE = "KERNELWRIGHT_DISABLE"
 """Variable that makes the backend torch.compile's own."""
 RECORD = "KERNELWRIGHT_RECORD"
 """Variable with a folder, to which regions are written as problems; the store is not used then."""
+SHARES = "KERNELWRIGHT_SHARES"
+"""Variable with a file, to which the time of each region in a step is written."""
 _PASS = "post_grad_custom_pre_pass"
 
 
@@ -35,26 +37,33 @@ def kernelwright(
 
     inductor = _TorchCompileInductorWrapper(mode, options, None)
     disabled = os.environ.get(DISABLE, "0") not in ("", "0")
-    folder = os.environ.get(RECORD, "")
+    folder, shares = os.environ.get(RECORD, ""), os.environ.get(SHARES, "")
     store = None if disabled or folder else _store()
-    if disabled or not (folder or store):
+    if disabled or not (folder or store or shares):
         return inductor(graph_module, example_inputs)
     from torch._inductor import config
     from torch._inductor.compile_fx import compile_fx
 
     others = inductor.config.get(_PASS, getattr(config, _PASS))
     before = [] if others is None else [*others] if isinstance(others, list | tuple) else [others]
-    if store is not None:
+    patches = dict(inductor.config)
+    inner: dict[str, Any] = {}
+    if shares or folder:
+        from .shares import PATCHES, step_profiler, write_shares
+
+        patches |= PATCHES
+        inner["inner_compile"] = (write_shares(Path(shares)) if shares else step_profiler()).inner_compile
+    if folder:
+        from .recording import recorder_for
+
+        recorder = recorder_for(Path(folder))
+        inner["inner_compile"], own = recorder.inner_compile, recorder.collecting
+    else:
+        from .store import opened
         from .substitution import RegionPass
 
-        own: Any = RegionPass(store)
-        return compile_fx(graph_module, example_inputs, config_patches={**inductor.config, _PASS: [*before, own]})
-    from .recording import recorder_for
-
-    recorder = recorder_for(Path(folder))
-    own = recorder.collecting
-    patches = {**inductor.config, _PASS: [*before, own], "force_disable_caches": True}
-    return compile_fx(graph_module, example_inputs, inner_compile=recorder.inner_compile, config_patches=patches)
+        own = RegionPass(store or opened(), marks=bool(shares))
+    return compile_fx(graph_module, example_inputs, config_patches={**patches, _PASS: [*before, own]}, **inner)
 
 
 def chosen() -> tuple[str, tuple[str, ...]]:

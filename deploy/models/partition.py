@@ -83,6 +83,19 @@ def regions_of(graph: Graph) -> list[NodeGroup]:
     return sorted(groups, key=lambda group: order[group.nodes[0]])
 
 
+def sizes_that_change(graph: Graph) -> str:
+    """Return a note on a graph some of whose sizes are symbols; '' if all are numbers."""
+    given = [node.meta.get("val") for node in graph.nodes if node.op == "placeholder"]
+    symbols = [item for item in given if isinstance(item, torch.SymInt | torch.SymFloat | torch.SymBool)]
+    count = sum(isinstance(item, torch.Tensor) and not item.is_sparse and has_symbols(item) for item in given)
+    if not (symbols or count):
+        return ""
+    return (
+        f"{count} inputs of a graph have sizes that change, so what follows from them is left to Inductor; "
+        "torch.compile(dynamic=False) compiles each size by itself"
+    )
+
+
 def base_of(node: Node) -> Node:
     """Return the value that views arrange."""
     while is_view(node):

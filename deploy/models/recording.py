@@ -6,6 +6,7 @@ The first call of a compiled graph is interpreted beside Inductor's code to look
 from __future__ import annotations
 
 import atexit
+import contextlib
 import copy
 import warnings
 from collections.abc import Callable, Sequence
@@ -15,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch._inductor.compile_fx import compile_fx_inner
 from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch.fx import Graph, GraphModule, Interpreter, Node
 
@@ -23,9 +23,11 @@ from ...core import ResultsError
 from ...core.files import write_whole
 from ...core.text import first_line
 from .partition import regions_of
-from .reference import CALLS
-from .region import ModelRegion, UnwrittenRegionError, problem_source, written_region
+from .reference import CALLS, SHARE
+from .region import ModelRegion, UnwrittenRegionError, mark, problem_source, written_region
+from .shares import StepProfiler, step_profiler
 from .statistics import TensorStatistics
+from .steps import StepShares
 
 
 @dataclass
@@ -40,19 +42,28 @@ class RecordedRegion:
     inputs: list[TensorStatistics | None] = field(default_factory=list)
     """What its inputs were like in the first place; None for those that were not seen."""
 
-    def source(self) -> str:
+    def source(self, shares: StepShares | None) -> str:
         """Return its problem file."""
         where = "one place" if self.places == 1 else f"{self.places} places"
         about = [f"It ran {self.calls} times, in {where} of the model's graphs."]
         drawn = [item.expression if item is not None else None for item in self.inputs]
-        return problem_source(self.region, about, drawn) + f"\n\n{CALLS} = {self.calls}\n"
+        figures = [f"{CALLS} = {self.calls}"]
+        if shares is not None:
+            took = shares.regions.get(self.region.key, 0.0)
+            about.append(f"It took {took:.3g} ms of a step of {shares.step_ms:.3g} ms, with Inductor's code.")
+            figures.append(f"{SHARE} = {took / shares.step_ms:.4g}")
+        return problem_source(self.region, about, drawn) + "\n\n" + "\n".join(figures) + "\n"
 
 
 class RegionRecorder:
     """What one process recorded, for a folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, profiler: StepProfiler) -> None:
         self.folder = folder
+        self.shares: StepShares | None = None
+        """What regions took of a step; None until some steps were repeated."""
+        self._profiler = profiler
+        profiler.tell(self._profiled)
         self.regions: dict[str, RecordedRegion] = {}
         self.left: dict[str, int] = {}
         """Reasons why regions could not be written, with how many there are."""
@@ -62,7 +73,7 @@ class RegionRecorder:
     def inner_compile(self, graph_module: Any, example_inputs: Sequence[Any], **options: Any) -> Any:
         """Compile a graph as Inductor does, and record its calls. The pass of `collecting` must be among its passes."""
         self._collected.clear()
-        compiled = compile_fx_inner(graph_module, example_inputs, **options)
+        compiled = self._profiler.inner_compile(graph_module, example_inputs, **options)
         if not self._collected:
             return compiled
         graph = GraphModule(graph_module, self._collected.pop())
@@ -92,14 +103,23 @@ class RegionRecorder:
         try:
             for key, recorded in self.regions.items():
                 write_whole(
-                    self.folder / f"region_{key[:16]}.py", recorded.source(), "choose another KERNELWRIGHT_RECORD"
+                    self.folder / f"region_{key[:16]}.py",
+                    recorded.source(self.shares),
+                    "choose another KERNELWRIGHT_RECORD",
                 )
         except ResultsError as error:
             if not self._warned:
                 warnings.warn(f"kernelwright: nothing is recorded: {error}", stacklevel=2)
             self._warned = True
 
+    def _profiled(self, shares: StepShares) -> None:
+        self.shares = shares
+        self.write()
+
     def _keep(self, graph: Graph) -> None:
+        for group in regions_of(graph):
+            with contextlib.suppress(UnwrittenRegionError):
+                mark(group.nodes, written_region(group).key)
         self._collected.append(copy.deepcopy(graph))
 
     def _entered(self, graph: Graph) -> list[tuple[RecordedRegion, ModelRegion]]:
@@ -176,6 +196,6 @@ _UNSEEN = object()
 @lru_cache(maxsize=1)
 def recorder_for(folder: Path) -> RegionRecorder:
     """Return the recorder of this process, which writes once more when Python ends."""
-    recorder = RegionRecorder(folder)
+    recorder = RegionRecorder(folder, step_profiler())
     atexit.register(recorder.write)
     return recorder

@@ -13,6 +13,8 @@ from ...core.syntax_tree import literal, syntax_tree
 
 CALLS = "CALLS"
 """Name of the constant of a recorded problem that says how often the region ran."""
+SHARE = "SHARE"
+"""Name of the constant of a recorded problem that says which part of a step the region took with Inductor's code."""
 _TENSOR = re.compile(r"\w+\[[\d, ]*\]( strides \([\d, ]*\))?")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,6 +16,8 @@ from .partition import NodeGroup, has_symbols, is_creation, is_view
 from .reference import architecture, region_key
 
 _RESHAPE = "aten.reshape.default"
+REGION_MARK = "kernelwright_region"
+"""Key of a node's own metadata, which torch passes on to what takes the node's place."""
 _SAME_AS_RESHAPE = ("aten.view.default", "aten._unsafe_view.default")
 
 
@@ -97,6 +99,12 @@ def written_region(group: NodeGroup) -> ModelRegion:
     ]
     device = writer.inputs[0].value.device.type
     return ModelRegion(tuple(writer.inputs), tuple(returned), tuple(group.nodes), "\n".join(lines), device)
+
+
+def mark(nodes: Iterable[Node], key: str) -> None:
+    """Let nodes, and what Inductor's passes make of them, carry their region's key."""
+    for node in nodes:
+        node.meta["custom"] = {**node.meta.get("custom", {}), REGION_MARK: key}
 
 
 def described(tensor: torch.Tensor) -> str:

@@ -23,9 +23,9 @@ from torch.fx import Graph, Node
 
 from ...core.text import first_line
 from .packages import load_operator
-from .partition import NodeGroup, is_view, regions_of
+from .partition import NodeGroup, is_view, regions_of, sizes_that_change
 from .reference import architecture
-from .region import ModelRegion, UnwrittenRegionError, written_region
+from .region import ModelRegion, UnwrittenRegionError, mark, written_region
 from .store import RegionStore, StoreFile, version_of
 
 if TYPE_CHECKING:
@@ -97,10 +97,11 @@ def _fake(entry: str, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
 
 
 class RegionPass(CustomGraphPass):  # type: ignore[misc]
-    """Replaces regions that the store has."""
+    """Replaces regions that the store has. With `marks`, nodes carry their region's key for `shares.py`."""
 
-    def __init__(self, store: RegionStore) -> None:
+    def __init__(self, store: RegionStore, marks: bool = False) -> None:
         self._store = store
+        self._marks = marks
         LOADED.store = store
 
     def uuid(self) -> Any:
@@ -113,10 +114,12 @@ class RegionPass(CustomGraphPass):  # type: ignore[misc]
     def __call__(self, graph: Graph) -> None:
         """Replace regions of a graph."""
         replaced = False
+        if note := sizes_that_change(graph):
+            _warn(note)
         for group in self._regions(graph):
             found = self._found(group)
             if found is not None:
-                _replace(graph, *found)
+                _replace(graph, *found, marks=self._marks)
                 replaced = True
         if replaced:
             stable_topological_sort(graph)
@@ -132,6 +135,8 @@ class RegionPass(CustomGraphPass):  # type: ignore[misc]
         """Return a region and the name of the entry that serves it; None where Inductor has to."""
         try:
             region = written_region(group)
+            if self._marks:
+                mark(region.nodes, region.key)
             file = self._store.find(region.key)
         except UnwrittenRegionError:
             return None
@@ -158,7 +163,7 @@ class RegionPass(CustomGraphPass):  # type: ignore[misc]
         return same
 
 
-def _replace(graph: Graph, region: ModelRegion, entry: str) -> None:
+def _replace(graph: Graph, region: ModelRegion, entry: str, marks: bool) -> None:
     """Put a call of the operator where its last input is known; users of the outputs follow it."""
     known = {*(item.node for item in region.inputs), *(node for node in graph.nodes if node.op == "placeholder")}
     last = next(node for node in reversed(graph.nodes) if node in known)
@@ -168,6 +173,8 @@ def _replace(graph: Graph, region: ModelRegion, entry: str) -> None:
         with graph.inserting_after(last):
             last = graph.call_function(target, arguments)
         last.meta["val"] = value
+        if marks:
+            mark([last], region.key)
         return last
 
     permute = torch.ops.aten.permute.default

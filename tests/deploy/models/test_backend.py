@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -96,7 +97,8 @@ def test_other_sizes_are_left_to_inductor(store: RegionStore) -> None:
         result, code = compiled(model, kernelwright, x)
         torch.testing.assert_close(result, model(x))
         assert CALL not in code
-        dynamic, code = compiled(model, kernelwright, torch.randn(8, 16), dynamic=True)
+        with pytest.warns(UserWarning, match="sizes that change"):
+            dynamic, code = compiled(model, kernelwright, torch.randn(8, 16), dynamic=True)
     assert CALL not in code and dynamic.shape == (8, 4)
 
 
@@ -238,6 +240,25 @@ print(json.dumps([chosen(), hits]))
 """
 
 
+def test_sizes_that_change_are_left_to_inductor_with_a_note(store: RegionStore) -> None:
+    store.add(entry(region_text()))
+    _opened.cache_clear()
+    torch.manual_seed(0)
+    model, codes = Network().eval(), []
+    call = torch.compile(model, backend=kernelwright)
+    with torch.no_grad(), warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for rows in (8, 6, 8, 5, 1, 8):
+            x = torch.randn(rows, 16)
+            result, found = run_and_get_code(call, x)
+            torch.testing.assert_close(result, model(x))
+            codes += found
+    assert CALL in codes[0]  # for eight rows, of which the store has an entry
+    assert len(codes) > 1 and not any(CALL in code for code in codes[1:])
+    notes = [str(item.message) for item in told if "sizes that change" in str(item.message)]
+    assert notes and notes[0].startswith("kernelwright: 1 inputs of a graph have sizes that change")
+
+
 def test_two_processes_choose_the_same_and_compiled_code_is_reused(store: RegionStore, tmp_path: Path) -> None:
     path = store.add(entry(region_text()))
     runs = [process(PROGRAM, tmp_path) for _ in range(2)]
@@ -265,13 +286,13 @@ def test_torch_finds_the_backend_by_its_name(store: RegionStore, tmp_path: Path)
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: backend-test\nVersion: 1.0\n")
     lines = [f"{name} = {value}" for name, value in declared.items()]
     (metadata / "entry_points.txt").write_text("\n".join(["[torch_dynamo_backends]", *lines, ""]))
-    (page,) = re.findall(r"^```py\n(.*?)^```", (ROOT / "docs" / "models.md").read_text(), re.MULTILINE | re.DOTALL)
+    pages = re.findall(r"^```py\n(.*?)^```", (ROOT / "docs" / "models.md").read_text(), re.MULTILINE | re.DOTALL)
     program = (
         "import sys; sys.path.append('site'); import torch\n"
         "assert 'kernelwright' in torch._dynamo.list_backends()\n"
         "assert 'kernelwright.deploy.models.backend' not in sys.modules\n"
     )
-    run = process(program + page, tmp_path)
+    run = process(program + "\n".join(pages), tmp_path)
     assert run.returncode == 0, run.stderr
 
 

@@ -1,0 +1,40 @@
+"""A model's steps: marks of theirs in a script, which do nothing where nobody listens, and what a step takes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+LISTENERS: list[Callable[[Any], None]] = []
+"""What is called at the end of each step, with the value that the script gave: timers and profilers of this process."""
+
+
+def step(value: Any = None) -> None:
+    """Mark the end of a step of a model, such as after `optimizer.step()` or a generated token.
+
+    `value`, a number or a tensor of one such as the loss, is compared between runs by `kernelwright model`. Without
+    that command, and where nothing is recorded, a call does nothing.
+    """
+    for listener in LISTENERS:
+        listener(value)
+
+
+@dataclass(frozen=True)
+class StepShares:
+    """What a step takes, in milliseconds."""
+
+    step_ms: float
+    host_ms: float
+    """No kernel runs: on a GPU none runs on it; on a CPU none of compiled graphs."""
+    steps: int
+    """How many were looked at."""
+    regions: dict[str, float] = field(default_factory=dict)
+    """By key; a kernel that Inductor made for several regions counts for each with its part."""
+
+    @classmethod
+    def read(cls, path: Path) -> StepShares | None:
+        """Return what `StepProfiler` wrote; None where there is nothing, as no step was repeated."""
+        return cls(**json.loads(path.read_text())) if path.exists() else None
