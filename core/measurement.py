@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Annotated
 
@@ -100,6 +101,15 @@ class Speedup(BaseModel):
             ratio=reference.median_ms / candidate.median_ms,
             low=reference_low / candidate_high,
             high=reference_high / candidate_low,
+        )
+
+    @classmethod
+    def spanning(cls, found: Sequence[Speedup]) -> Speedup:
+        """Return the speedup of several runs: the median of theirs, and the union of their intervals."""
+        return cls(
+            ratio=statistics.median(item.ratio for item in found),
+            low=min(item.low for item in found),
+            high=max(item.high for item in found),
         )
 
     def __str__(self) -> str:

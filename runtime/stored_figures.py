@@ -153,16 +153,11 @@ def key_of(job: Job, path: Path | None) -> FigureKey:
 def figure_of(key: FigureKey, job: Job, found: Sequence[Evaluation]) -> Figure:
     """Return the figure to store for timed evaluations, one per run."""
     speedups = [item.speedup for item in found if item.speedup is not None]
-    spanned = Speedup(
-        ratio=statistics.median(item.ratio for item in speedups),
-        low=min(item.low for item in speedups),
-        high=max(item.high for item in speedups),
-    )
     return Figure(
         **key.model_dump(),
         problem_digest=job.problem.digest,
         kernel_digest=job.kernel.digest,
-        speedup=spanned,
+        speedup=Speedup.spanning(speedups),
         runs=len(speedups),
         latency_ms=statistics.median(item.measurement.median_ms for item in found if item.measurement),
         reference_ms=statistics.median(item.reference.median_ms for item in found if item.reference),

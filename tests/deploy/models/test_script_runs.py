@@ -1,0 +1,68 @@
+"""Comparisons of runs of a script, and what scripts are refused for."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kernelwright.core import OptionError, Speedup
+from kernelwright.deploy.models.script_runs import GraphBreak, ScriptRun, compared, require_compiled
+
+SEEN = ScriptRun(1, 9, 1, (), False, tuple(map(float, range(20))), (), dtypes=("float32",))
+
+
+def run(**fields: Any) -> ScriptRun:
+    return ScriptRun(**{**vars(SEEN), **fields})
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "error", "agrees"),
+    [
+        ({"curve": (2.0, 4.0)}, {"curve": (2.0, 4.002)}, 5e-4, True),
+        ({"curve": (2.0, 4.0)}, {"curve": (2.0, 4.4)}, 0.1, False),
+        ({"outputs": ((0.0, 10.0),)}, {"outputs": ((0.05, 10.0),)}, 5e-3, False),
+        ({"outputs": ((0.0, 10.0),), "dtypes": ("bfloat16",)}, {"outputs": ((0.05, 10.0),)}, 5e-3, True),
+        ({"curve": (math.nan, 1.0)}, {"curve": (math.nan, 1.0)}, 0.0, True),
+        ({"curve": (math.nan, 1.0)}, {"curve": (1.0, 1.0)}, math.inf, False),
+        ({"curve": (1.0, 1.0)}, {"curve": (1.0,)}, math.inf, False),
+        ({"outputs": ((1.0,),)}, {"outputs": ()}, math.inf, False),
+        ({"curve": (0.0,)}, {"curve": (1e-4,)}, 1e-4, True),
+    ],
+)
+def test_differences_are_parts_of_the_largest_value(one: Any, other: Any, error: float, agrees: bool) -> None:
+    found = compared(run(**one), run(**other), None)
+    assert found is not None and found.error == pytest.approx(error) and found.agrees is agrees
+    allowed = compared(run(**one), run(**other), 1.0)
+    assert allowed is not None and allowed.agrees is math.isfinite(error)
+
+
+def test_nothing_is_compared_where_nothing_is_returned() -> None:
+    assert compared(SEEN, SEEN, None) is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"compiled": 0}, "never calls torch.compile; compile its model"),
+        ({"called": 0}, "never calls the model that it compiles"),
+        ({"graphs": 0}, "is compiled, so that its model runs eagerly; why at a.py:3; TORCH_LOGS"),
+    ],
+)
+def test_scripts_that_compile_nothing(fields: Any, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        require_compiled(Path("a.py"), run(breaks=(GraphBreak("a.py:3", "why", 2),), **fields))
+    require_compiled(Path("a.py"), SEEN)
+
+
+def test_too_few_steps() -> None:
+    assert SEEN.counted(5) == tuple(map(float, range(5, 20)))
+    with pytest.raises(OptionError, match="makes 20 steps, by calls of the compiled model; 25 are needed"):
+        SEEN.counted(20)
+
+
+def test_a_gain_of_several_runs_spans_their_intervals() -> None:
+    runs = [Speedup(ratio=ratio, low=ratio - 0.1, high=ratio + 0.1) for ratio in (1.2, 1.0, 1.1)]
+    found = Speedup.spanning(runs)
+    assert (found.ratio, found.low, found.high) == (1.1, 0.9, pytest.approx(1.3))
