@@ -1,4 +1,4 @@
-"""`optimize` on a command line: one kernel, with `--batch` many, with `--list-slow` the list of slow ones."""
+"""`optimize` on a command line: one kernel, many with `--batch` or `--recorded`, or with `--list-slow` a list."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ class Format(StrEnum):
 
 
 OPTIMIZE, LIST_SLOW, BATCH = find_command("optimize"), find_command("list_slow"), find_command("batch")
+RECORDED = find_command("optimize_recorded")
 
 
 def _optimize(
@@ -52,14 +53,15 @@ def _optimize(
         from ..core.errors import OptionError
 
         alone = given["problem"] and not (list_slow or batch)
-        if sum(map(bool, (given["kernel"] or alone, list_slow, batch))) != 1:
-            raise OptionError("give one of `kernel` REF, `problem` FILE, `list_slow` or `batch` FILE", "see --help")
+        recorded = given["recorded"] and not list_slow
+        if sum(map(bool, (given["kernel"] or alone, list_slow, batch, recorded))) != 1:
+            raise OptionError(
+                "give one of `kernel` REF, `problem` FILE, `list_slow`, `batch` FILE or `recorded` DIR", "see --help"
+            )
         if format and not list_slow:
             raise OptionError("--format belongs to `list_slow`", "use --json for a run")
         if given["again"] and not list_slow:
             raise OptionError("`again` belongs to `list_slow`")
-        if given["recorded"] and not list_slow:
-            raise OptionError("`recorded` belongs to `list_slow`", "optimize a region's file with `problem`")
         if given["folder"] and not list_slow:
             raise OptionError("`folder` belongs to `list_slow`", "`kernel` names one of its kernels")
         if list_slow and given["evaluator"] != LOCAL:
@@ -69,6 +71,8 @@ def _optimize(
             return _list(given, format.value if format else "json" if json else None, display, dry_run)
         if batch:
             return work(BATCH, {**given, "kernels": read_references(batch)}, display, dry_run)
+        if recorded:
+            return work(RECORDED, given, display, dry_run)
         return work(OPTIMIZE, given, display, dry_run)
 
     raise typer.Exit(guarded(do, RESUMABLE))

@@ -35,6 +35,7 @@ EXAMPLES = (
     "optimize --list-slow --dataset ~/KernelBench",
     "optimize --problem model.py --device cuda",
     "optimize --problem model.py --backward --device cuda",
+    "optimize --recorded recorded --time-limit 1800",
     "optimize --kernel ops.py::swiglu --reference ops.py::swiglu_torch --inputs bench.py::inputs --patch out.diff",
     "optimize --kernel 2_10 --model openai/o3 --beam 2 --max-cost 3",
 )
