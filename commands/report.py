@@ -1,6 +1,7 @@
 """Write one HTML page about a run of 'optimize': metrics, plots, and each turn with its prompts, tools and changes.
 
-A folder with several runs gets a page for each, and one that lists them.
+A folder with several runs gets a page for each, and one that lists them. A record of `kernelwright model` gets a page
+with the model's step as a bar of regions, before and after.
 
 Exit codes: 0 written, 2 wrong usage.
 """
@@ -30,12 +31,17 @@ from ..runtime.options.groups import OUTPUT
 from ..runtime.options.option import Options as BaseOptions
 from ..runtime.options.option import described, option
 from ..runtime.runtime import Runtime
+from ._model_page import model_values, read_model_record
 
 if TYPE_CHECKING:
     from ..agent.history.run import History
 
 
-EXAMPLES = ("report results", "report results/multiturn_logs --output runs.html")
+EXAMPLES = (
+    "report results",
+    "report results/multiturn_logs --output runs.html",
+    "report results/model_train.json",
+)
 POSITIONAL = ("run",)
 BATCH = "report.html"
 """The page that lists several runs."""
@@ -50,7 +56,10 @@ class Options(BaseOptions):
 
     run: Path = field(
         kw_only=False,
-        metadata=described("The journal of a run, or a results folder with one run or more.", metavar="RUN"),
+        metadata=described(
+            "The journal of a run, a results folder with one run or more, or a record of `kernelwright model`.",
+            metavar="RUN",
+        ),
     )
     output: Path | None = option(
         None,
@@ -71,6 +80,8 @@ class Options(BaseOptions):
 class Plan(command.Plan):
     """The runs, and the page about them."""
 
+    model: Path | None
+    """A record of a model; then there are no runs."""
     journals: tuple[Path, ...]
     output: Path | None
     """File of the page; None for the journal's folder."""
@@ -94,15 +105,27 @@ class Result(result.Result):
 
 def plan(options: Options, runtime: Runtime) -> Plan:
     """Find the runs."""
+    if read_model_record(options.run) is not None:
+        return Plan(options.run, (), options.output)
     require_extra("a report", "matplotlib", "plots")
-    return Plan(runs_in(options.run), options.output)
+    return Plan(None, runs_in(options.run), options.output)
 
 
 def run(plan: Plan, emit: Emit) -> Result:
     """Write a page about a run; for a folder with several runs, a page for each and a page that lists them."""
+    if plan.model is not None:
+        return _report_model(plan.model, plan.output)
     if len(plan.journals) == 1:
         return _report_run(plan.journals[0], plan.output)
     return _report_batch(plan.journals, plan.output, emit)
+
+
+def _report_model(record: Path, output: Path | None) -> Result:
+    found = read_model_record(record)
+    assert found is not None
+    path = output or record.with_name(f"report_{record.stem}.html")
+    _write(path, _render("model.html.j2", **model_values(found)), [record])
+    return Result(page=path)
 
 
 def _report_run(journal: Path, output: Path | None) -> Result:

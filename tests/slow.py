@@ -122,6 +122,9 @@ SLOW = (
     "tuners/test_quality.py",
     "test_docs.py",
     "test_notebooks.py",
+    "runtime/test_model.py::test_a_script_runs_with_and_without_the_store",
+    "runtime/test_model.py::test_scripts_that_are_refused",
+    "runtime/test_optimize_recorded.py::test_what_beats_inductors_code_enters_the_store",
 )
 """Folders, files and single tests that `make test` leaves to `make test-all`: interpreters over whole corpora, all
 cheats, what the documentation shows, torch's compiler, several evaluations in full, what waits for a limit, and what
