@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..core import Budget, KernelError, KernelwrightError, OptionError, ReplyPendingError, Speedup, Target
+from ..core import KernelError, KernelwrightError, OptionError, ReplyPendingError, Speedup, Target
 from ..core.baselines import COMPILE
 from ..core.budget import Deadline
 from ..core.events import Emit, Note, PartDone, PartStarted, Warned, progress
@@ -177,7 +177,8 @@ def run(plan: Plan, emit: Emit) -> Result:
                 found["result"] = "no time was left; `resume` goes on"
             else:
                 emit(PartStarted(job.file.name, number, len(ranked)))
-                criteria = replace(job.settings.criteria, budget=Budget(seconds=seconds))
+                budget = job.settings.criteria.budget.model_copy(update={"seconds": seconds})
+                criteria = replace(job.settings.criteria, budget=budget)
                 optimizer = KernelOptimizer(replace(job.settings, criteria=criteria), evaluators, emit)
                 found |= {"seconds": round(seconds, 1), **_optimized(job, optimizer, plan, emit, failed)}
             rows.append(found)

@@ -244,15 +244,13 @@ def test_sizes_that_change_are_left_to_inductor_with_a_note(store: RegionStore) 
     store.add(entry(region_text()))
     _opened.cache_clear()
     torch.manual_seed(0)
-    model, codes = Network().eval(), []
+    model, given = Network().eval(), [torch.randn(rows, 16) for rows in (8, 6, 8, 5, 1, 8)]
     call = torch.compile(model, backend=kernelwright)
     with torch.no_grad(), warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        for rows in (8, 6, 8, 5, 1, 8):
-            x = torch.randn(rows, 16)
-            result, found = run_and_get_code(call, x)
+        results, codes = run_and_get_code(lambda: list(map(call, given)))
+        for x, result in zip(given, results, strict=True):
             torch.testing.assert_close(result, model(x))
-            codes += found
     assert CALL in codes[0]  # for eight rows, of which the store has an entry
     assert len(codes) > 1 and not any(CALL in code for code in codes[1:])
     notes = [str(item.message) for item in told if "sizes that change" in str(item.message)]
