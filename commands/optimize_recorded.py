@@ -30,7 +30,7 @@ from ..runtime.command import NOTHING_FASTER
 from ..runtime.evaluators import Evaluators
 from ..runtime.jobs import at_workload, earlier_summary
 from ..runtime.options.groups import RunOptions
-from ..runtime.options.option import described
+from ..runtime.options.option import described, made_of
 from ..runtime.options.trust import Baseline, TimingOptions
 from ..runtime.runtime import OpenLocal, Runtime
 from ._list_slow import Records, SlowProblem, problem_key, problem_row, recorded_problems, with_shares
@@ -143,7 +143,7 @@ def plan(options: Options, runtime: Runtime) -> Plan:
     jobs = []
     for file in recorded_problems(options.recorded):
         start = options.recorded / "kernels" / file.path.name
-        own = replace(timed, problem=str(file.path))
+        own = made_of(RunOptions, timed, problem=str(file.path))
         jobs.append(RegionJob(file, SessionSettings.of(own, runtime), start if start.is_file() else None))
     return Plan.of(
         options,
