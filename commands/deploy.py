@@ -13,18 +13,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..core import KernelError, OptionError
+from ..core.dynamic_size import FreeSize
 from ..core.events import Emit, Note, working
+from ..core.evidence import RULE
 from ..core.language import Target, default_backend
 from ..core.text import listed
 from ..corpus import find_kernel, find_problem
 from ..corpus.backward import backward_problem
 from ..deploy.assembling import assembled
-from ..deploy.description import FreeSize, require_size
+from ..deploy.description import require_size, stated_range
 from ..deploy.source import MeasuredKernel, common_licence, measured_kernel
 from ..deploy.writing import PackageLayout, write
 from ..runtime import command, result
 from ..runtime.options.option import Options as BaseOptions
 from ..runtime.options.option import described, option
+from ..runtime.options.ranges import free_size
 from ..runtime.runtime import Runtime
 from ..tuners.gemm import ledger
 
@@ -40,7 +43,6 @@ _RESERVED = re.compile(
 )
 """Names that every package has or uses."""
 _NAME = re.compile(r"[A-Za-z]\w*::[A-Za-z]\w*")
-_SERVE = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(\d+)\s*\.\.\s*(\d+)\s*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +52,8 @@ class Options(BaseOptions):
     results: tuple[Path, ...] = field(
         kw_only=False,
         metadata=described(
-            "Kernel files of one problem, from optimize or tune, or the folder of tune gemm.", metavar="RESULT..."
+            "Kernel files of one problem, from optimize or tune, or the folder of tune gemm or optimize --dynamic.",
+            metavar="RESULT...",
         ),
     )
     name: str = option("", "The operator's name, mylib::swiglu.", metavar="NAMESPACE::NAME", settable=False)
@@ -91,7 +94,7 @@ class Options(BaseOptions):
         if self.output.exists():
             raise OptionError(f"`output` {self.output} exists already", "name a new folder")
         if self.serve is not None:
-            _free_size(self.serve)
+            free_size(self.serve, "serve")
 
 
 @dataclass(frozen=True)
@@ -142,7 +145,10 @@ def plan(options: Options, runtime: Runtime) -> Plan:
     kernels = tuple(_read(options, path) for given in options.results for path in _files(given))
     gradients = _gradients(options.gradients, kernels)
     licence = common_licence((*kernels, *gradients), options.license)
-    serve = _free_size(options.serve) if options.serve is not None else None
+    stated = stated_range(kernels)
+    if stated is not None and options.serve is not None:
+        raise OptionError("the results of `optimize --dynamic` say what they serve", "leave out `serve`")
+    serve = free_size(options.serve, "serve") if options.serve is not None else stated
     if serve is not None:
         require_size(kernels, serve)
     return Plan(options.name, kernels, gradients, serve, licence, options.layout, options.output)
@@ -173,12 +179,17 @@ def run(plan: Plan, emit: Emit) -> Result:
 
 
 def _files(given: Path) -> list[Path]:
-    """Return the kernels of a folder of `tune gemm`, one for each shape; a file as it is."""
+    """Return the kernels of a folder of `tune gemm`, one a shape, or of `optimize --dynamic`; a file as it is."""
     if not given.is_dir():
         return [given]
     found = sorted(given.glob(f"*/{ledger.KERNEL}")) if (given / ledger.FILE).is_file() else []
+    if (given / RULE).is_file():
+        found = sorted(given.glob("*.py"))
     if not found:
-        raise KernelError(f"{given} is no folder of `tune gemm` with timed kernels; name the kernel file of a result")
+        raise KernelError(
+            f"{given} is no folder of `tune gemm` or `optimize --dynamic` with timed kernels; name the kernel file of "
+            "a result"
+        )
     return found
 
 
@@ -205,11 +216,3 @@ def _gradients(paths: Sequence[Path], kernels: Sequence[MeasuredKernel]) -> tupl
             )
         found.append(measured_kernel(path, file.read(), problems[file.problem]))
     return tuple(found)
-
-
-def _free_size(text: str) -> FreeSize:
-    match = _SERVE.fullmatch(text)
-    low, high = (int(match[2]), int(match[3])) if match else (0, 0)
-    if match is None or not 1 <= low <= high:
-        raise OptionError(f"`serve` {text!r} is not a range", "write tokens=1..8192")
-    return FreeSize(match[1], low, high)

@@ -18,12 +18,15 @@ from ..core.events import Emit, Note, PartDone
 from ..core.files import write_whole
 from ..corpus import find_problem
 from ..corpus.backward import backward_problem
+from ..corpus.functions.target import is_function
 from ..runtime import command
 from ..runtime.jobs import at_workload
 from ..runtime.options.groups import WHERE, ReturnOptions, RunOptions
 from ..runtime.options.option import described, option
+from ..runtime.options.ranges import free_size
 from ..runtime.runtime import Runtime
 from ._optimize import open_optimizer
+from ._optimize.by_size import in_range
 from ._optimize.result import Result as Result
 from ._optimize.settings import SessionSettings
 
@@ -36,6 +39,7 @@ EXAMPLES = (
     "optimize --problem model.py --device cuda",
     "optimize --problem model.py --backward --device cuda",
     "optimize --recorded recorded --time-limit 1800",
+    "optimize --problem model.py --dynamic tokens=1..8192 --device cuda",
     "optimize --kernel ops.py::swiglu --reference ops.py::swiglu_torch --inputs bench.py::inputs --patch out.diff",
     "optimize --kernel 2_10 --model openai/o3 --beam 2 --max-cost 3",
 )
@@ -63,6 +67,14 @@ class Options(RunOptions, ReturnOptions):
         False, "Optimize the gradients of `problem` in its place: its backward graph, written as a problem.", WHERE
     )
 
+    dynamic: str | None = option(
+        None,
+        "A size of the problem that is free within a range, tokens=1..8192: kernels get it as an argument and are "
+        "timed at several values; few configs, and the rule that chooses among them, are written.",
+        WHERE,
+        metavar="SIZE=LOW..HIGH",
+    )
+
     @property
     def named(self) -> str:
         """The kernel, or the problem if there is none."""
@@ -73,6 +85,13 @@ class Options(RunOptions, ReturnOptions):
         super().check()
         if not self.named:
             raise OptionError("nothing to optimize is named", "give `kernel`, or `problem` with a PyTorch module")
+        if self.dynamic is not None:
+            free = free_size(self.dynamic, "dynamic")
+            if free.low == free.high:
+                raise OptionError(f"`dynamic` {self.dynamic!r} is one size", "write tokens=1..8192")
+            if self.backward or self.remote is not None or is_function(self.kernel):
+                other = "backward" if self.backward else "evaluator" if self.remote else "a function as `kernel`"
+                raise OptionError(f"`dynamic` does not go together with {other}", "leave one of them out")
         if self.backward and self.problem is None:
             raise OptionError("`backward` needs a `problem`", "name the module whose gradients are to be optimized")
 
@@ -99,6 +118,8 @@ def plan(options: Options, runtime: Runtime) -> Plan:
     if options.backward:
         options = _of_gradients(options, runtime)
     settings = SessionSettings.of(options, runtime)
+    if options.dynamic is not None:
+        settings = in_range(settings, free_size(options.dynamic, "dynamic"))
     return Plan.of(
         options,
         kernel=options.named,

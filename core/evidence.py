@@ -12,6 +12,8 @@ from .source_text import source_lines
 from .syntax_tree import syntax_tree
 
 HEADER = ("Problem Name:", "Evaluation Result:")
+RULE = "rule.json"
+"""The file beside kernels of a range that says which of them serves which sizes."""
 
 
 def evidence(problem: Problem, best: Evaluation, start: Evaluation) -> dict[str, Any]:
@@ -48,12 +50,12 @@ def evidence(problem: Problem, best: Evaluation, start: Evaluation) -> dict[str,
     }
 
 
-def with_evidence(source: str, problem: Problem, best: Evaluation, start: Evaluation) -> str:
-    """Return the source with a docstring that starts with the problem's name and the evaluation's result."""
+def with_evidence(source: str, problem: Problem, best: Evaluation, start: Evaluation, **more: Any) -> str:
+    """Return the source with a docstring that starts with the problem's name, the evaluation's result and `more`."""
     tree = syntax_tree(source)
     described = ast.get_docstring(tree) or ""
     kept = "\n".join(line for line in source_lines(described) if not line.startswith(HEADER)).strip()
-    lines = [f"{HEADER[0]} {problem.name}", f"{HEADER[1]} {evidence(problem, best, start)!r}"]
+    lines = [f"{HEADER[0]} {problem.name}", f"{HEADER[1]} { {**evidence(problem, best, start), **more}!r}"]
     text = "\n".join([*lines, *(["", kept] if kept else [])]).strip()
     body = source
     if described:

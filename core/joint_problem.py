@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
+from .dynamic_size import FreeSize
 from .problem import DEFAULT_WORKLOAD
 from .torch_problem import TorchProblem
 
@@ -22,6 +24,8 @@ class JointProblem(TorchProblem):
 
     members: Mapping[str, TorchProblem] = field(default_factory=dict)
     """The problem at each workload, by name."""
+    free: FreeSize | None = None
+    """The size in whose range the workloads are, where kernels are to be right in all of it."""
 
     @classmethod
     def of_all(cls, problem: TorchProblem, most: int | None = None) -> TorchProblem:
@@ -34,10 +38,27 @@ class JointProblem(TorchProblem):
             named = [named[round(i * (len(named) - 1) / (most - 1))] for i in range(most)]
         if len(named) < 2:
             return problem.at(next(iter(named), DEFAULT_WORKLOAD))
-        members: dict[str, TorchProblem] = {name: problem.at(name) for name in named}
-        last = members[named[-1]]
+        return cls._of({name: problem.at(name) for name in named})
+
+    @classmethod
+    def in_range(cls, problem: TorchProblem, free: FreeSize, count: int = 5) -> JointProblem:
+        """Return the problem at `count` values of a range, each about the same ratio from the next, both ends included.
+
+        Its other sizes are those that the problem has. Raises `ProblemError` for a constant that it has not.
+        """
+        ratio = (free.high / free.low) ** (1 / (count - 1))
+        between = {1 << round(math.log2(free.low * ratio**place)) for place in range(1, count - 1)}
+        middle = 1 << round(math.log2(free.low * ratio ** (count // 2)))
+        between = {value + (value == middle) for value in between}  # one that is no multiple of a block
+        values = sorted({free.low, free.high, *(value for value in between if free.low < value < free.high)})
+        rows = [(f"{free.name}={value}", {**problem.sizes, free.name: value}) for value in values]
+        return replace(cls._of({name: problem.resized(name, sizes) for name, sizes in rows}), free=free)
+
+    @classmethod
+    def _of(cls, members: Mapping[str, TorchProblem]) -> Self:
+        last = members[list(members)[-1]]
         values = {name: getattr(last, name) for name in ("id", "name", "source", "path", "tolerances", "package")}
-        return cls(**values, workload=SEPARATOR.join(named), sizes=last.sizes, members=members)
+        return cls(**values, workload=SEPARATOR.join(members), sizes=last.sizes, members=members)
 
     def tolerating(self, absolute: float | None, relative: float | None) -> Self:
         """Return the problem with these tolerances at all workloads."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import re
+import symtable
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -126,6 +127,20 @@ class TorchProblem(Problem):
         found = {name: value for name, value in found.items() if name not in self.sizes}
         return found | {name: value for name, value in self.sizes.items() if _whole(value)}
 
+    @property
+    def read_constants(self) -> dict[str, Any]:
+        """Constants of the problem's file that its Model reads while it computes, with their values."""
+        table = symtable.symtable(self.source, "reference", "exec")
+        parts = {part.get_name(): set(_globals_of(part)) for part in table.get_children()}
+        top = {item.get_name() for item in table.get_symbols() if item.is_referenced()}
+        idle = {"get_inputs", "get_init_inputs"}
+        while idle:  # and the functions that these alone call
+            for name in idle:
+                parts.pop(name, None)
+            read = set[str]().union(*parts.values())
+            idle = parts.keys() - read - top - {"Model"}
+        return {name: value for name, value in {**self.constants, **self.sizes}.items() if name in read}
+
     def _matched(self) -> float | None:
         """Return the fraction of a result's elements that must be within the tolerance, None if the file sets none.
 
@@ -168,6 +183,14 @@ def _assignments(source: str) -> Iterator[tuple[str, ast.expr]]:
                 for name, value in zip(target.elts, values, strict=True):
                     if isinstance(name, ast.Name):
                         yield name.id, value
+
+
+def _globals_of(scope: symtable.SymbolTable) -> Iterator[str]:
+    """Yield the module's names that functions of a scope read."""
+    if scope.get_type() != "class":  # what a class reads, it reads before sizes are set
+        yield from (item.get_name() for item in scope.get_symbols() if item.is_referenced() and item.is_global())
+    for inner in scope.get_children():
+        yield from _globals_of(inner)
 
 
 def _whole(value: object) -> bool:

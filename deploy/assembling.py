@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .description import FreeSize, describe, require_size
+from ..core.dynamic_size import FreeSize
+from .description import describe, require_size
 from .source import MeasuredKernel, common_licence
 from .table import entries_of
 from .writing import Deployment, PackageLayout

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core import KernelError
+from ..core.dynamic_size import FreeSize
 from ..core.environment import allowed_environment
 from ..core.file_locks import temporary_folder
 from ..corpus.functions.running import confined_answer_of
@@ -19,15 +20,6 @@ from .source import MeasuredKernel
 TIMEOUT_S = 300.0
 """Seconds for the program, which imports torch and the kernels' languages."""
 _PROGRAM = Path(__file__).with_name("description_program.py")
-
-
-@dataclass(frozen=True)
-class FreeSize:
-    """A size of the problem that is free within a range."""
-
-    name: str
-    low: int
-    high: int
 
 
 @dataclass(frozen=True)
@@ -118,8 +110,21 @@ def require_size(kernels: Sequence[MeasuredKernel], free: FreeSize) -> None:
         if free.name not in item.problem.integers:
             known = ", ".join(item.problem.integers) or "none"
             raise KernelError(f"{item.path}: its problem has no size {free.name}; it has {known}")
-        if free.name in item.read_constants:
+        if free.name in item.problem.read_constants:
             raise KernelError(f"{item.path}: its Model reads {free.name} while it computes, so it cannot be free")
+
+
+def stated_range(kernels: Sequence[MeasuredKernel]) -> FreeSize | None:
+    """Return the range of all results that state what they serve; None where none does.
+
+    Raises `KernelError` where some do not, or another size.
+    """
+    stated = [item.serves for item in kernels if item.serves is not None]
+    if not stated:
+        return None
+    if len(stated) < len(kernels) or len({free.name for free in stated}) > 1:
+        raise KernelError("results of `optimize --dynamic` and others; deploy each by itself")
+    return FreeSize(stated[0].name, min(free.low for free in stated), max(free.high for free in stated))
 
 
 def describe(name: str, kernels: Sequence[MeasuredKernel], free: FreeSize | None) -> list[OperatorDescription]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 import io
 import re
-import symtable
 import tokenize
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..core import KernelError, PythonKernel, TorchProblem
+from ..core.dynamic_size import FreeSize
 from ..core.evidence import HEADER
 from ..core.source_text import source_lines
 from ..core.syntax_tree import syntax_tree
@@ -50,18 +50,10 @@ class MeasuredKernel:
         return dict(self.problem.sizes)
 
     @property
-    def read_constants(self) -> dict[str, Any]:
-        """Constants of the problem's file that its Model reads while it computes, with their values."""
-        table = symtable.symtable(self.problem.source, "reference", "exec")
-        parts = {part.get_name(): set(_globals_of(part)) for part in table.get_children()}
-        top = {item.get_name() for item in table.get_symbols() if item.is_referenced()}
-        idle = {"get_inputs", "get_init_inputs"}
-        while idle:  # and the functions that these alone call
-            for name in idle:
-                parts.pop(name, None)
-            read = set[str]().union(*parts.values())
-            idle = parts.keys() - read - top - {"Model"}
-        return {name: value for name, value in {**self.problem.constants, **self.sizes}.items() if name in read}
+    def serves(self) -> FreeSize | None:
+        """The part of a size's range that it was tuned for, if it states one."""
+        stated = self.evidence.get("serves")
+        return FreeSize(*stated) if stated is not None else None
 
 
 def read_evidence(path: Path, source: str) -> Mapping[str, Any]:
@@ -125,14 +117,6 @@ def common_licence(kernels: Sequence[MeasuredKernel], given: str | None) -> str:
     if missing := [item for item in stated if not re.search(rf"(?<![\w.+-]){re.escape(item)}(?![\w.+-])", given)]:
         raise KernelError(f"a file is under {missing[0]}, which `license` must name: {together!r} names all")
     return given
-
-
-def _globals_of(scope: symtable.SymbolTable) -> Iterator[str]:
-    """Yield the module's names that functions of a scope read."""
-    if scope.get_type() != "class":  # what a class reads, it reads before sizes are set
-        yield from (item.get_name() for item in scope.get_symbols() if item.is_referenced() and item.is_global())
-    for inner in scope.get_children():
-        yield from _globals_of(inner)
 
 
 def _comments(tokens: Any) -> list[str]:

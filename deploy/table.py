@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 from typing import Any
 
 from ..core import KernelError
+from ..core.dynamic_size import FreeSize
 from ..core.source_text import source_lines
 from ..core.syntax_tree import syntax_tree
-from .description import FreeSize, OperatorDescription
+from .description import OperatorDescription
 from .launches import is_repeatable
 from .source import MeasuredKernel
 
@@ -81,11 +82,11 @@ def entries_of(
     for item, description in zip(kernels[1:], descriptions[1:], strict=True):
         if description.signature != first.signature or item.problem.source != kernels[0].problem.source:
             raise KernelError(f"{item.path} and {kernels[0].path} are of different problems; deploy each by itself")
-    for pair in combinations(zip(kernels, descriptions, strict=True), 2):
+    for pair in itertools.combinations(zip(kernels, descriptions, strict=True), 2):
         _require_same_constants(*pair)
     if free is not None:
         for item in kernels:
-            if item.evidence.get("shape_specialised"):
+            if item.evidence.get("shape_specialised") and item.serves is None:
                 raise KernelError(f"{item.path} is right at its own sizes only, so {free.name} cannot be free")
     entries = [
         Entry(f"{short}_{number}", item, description, free)
@@ -105,7 +106,7 @@ def _require_same_constants(
     (item, description), (earlier, known) = other, one
     if description.of_weights != known.of_weights:
         return
-    if description.constructor != known.constructor or item.read_constants != earlier.read_constants:
+    if description.constructor != known.constructor or item.problem.read_constants != earlier.problem.read_constants:
         raise KernelError(f"{item.path} and {earlier.path} have other constants; deploy each by itself")
 
 
@@ -119,6 +120,8 @@ def _shared(group: Sequence[Entry], free: FreeSize | None) -> list[Entry]:
             raise KernelError(f"{other} and {entry.measured.path} serve the same sizes; deploy the faster one")
     if free is None:
         return ordered
+    if all(entry.measured.serves is not None for entry in ordered):
+        return _as_stated(ordered)
     found: list[Entry] = []
     low = free.low
     for place, entry in enumerate(ordered):
@@ -131,6 +134,17 @@ def _shared(group: Sequence[Entry], free: FreeSize | None) -> list[Entry]:
             else:
                 found.append(replace(entry, serves=FreeSize(free.name, low, high)))
             low = high + 1
+    return found
+
+
+def _as_stated(ordered: Sequence[Entry]) -> list[Entry]:
+    """Return the entries with the parts of the range that they state. Raises `KernelError` for parts that overlap."""
+    found = sorted((replace(entry, serves=entry.measured.serves) for entry in ordered), key=_low)
+    for entry, other in itertools.pairwise(found):
+        if entry.serves is not None and other.serves is not None and other.serves.low <= entry.serves.high:
+            raise KernelError(
+                f"{entry.measured.path} and {other.measured.path} serve the same sizes; deploy one of them"
+            )
     return found
 
 

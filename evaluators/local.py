@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from ..core import Config, Evaluation, Kernel, Problem, ProblemError, Profile, Rejection, TorchProblem
+from ..core import Config, Evaluation, JointProblem, Kernel, Problem, ProblemError, Profile, Rejection, TorchProblem
 from ..core.environment import cores
 from ..core.generated_code import GeneratedCode
 from ..core.launch_plan import LaunchPlan
@@ -270,7 +270,7 @@ class LocalEvaluator:
         """Return the reference's graph of operators, or why torch.export makes none."""
         reference_client = self.processes.reference_client(TorchProblem.of(problem))
         with self._runner.exclusive(reference_client):
-            return reference_client.operator_graph()
+            return reference_client.operator_graph(problem.free if isinstance(problem, JointProblem) else None)
 
     def environment(self, problem: Problem) -> dict[str, str]:
         """Device and versions, as every evaluation records them."""

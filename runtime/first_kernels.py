@@ -19,6 +19,7 @@ from ..agent.proposer import NoKernelError, RunEndedError
 from ..core import (
     Config,
     Evaluation,
+    JointProblem,
     Journal,
     Kernel,
     KernelError,
@@ -161,17 +162,16 @@ def starts_for(problem: TorchProblem, evaluator: LocalEvaluator) -> list[Start]:
     from ..agent.first_kernels import variants as of
 
     code, graph = partial(evaluator.generated_code, problem), partial(evaluator.operator_graph, problem)
+    compiled = partial(of.variants_of_code, problem, library=True)
     found = [
         Start("torch.compile with templates", partial(_of_templates, problem, evaluator)),
         Start(STRUCTURES, lambda: of.variants_of_graph(problem, graph())),
+        Start("torch.compile with the library", lambda: compiled(code(Lowering.AS_COMPILED))),
+        Start("structures around the library", lambda: of.variants_beside_library(problem, graph())),
     ]
-    if evaluator.settings.torch_for(problem) is AllowTorch.ALL:
-        compiled = partial(of.variants_of_code, problem, library=True)
-        found += [
-            Start("torch.compile with the library", lambda: compiled(code(Lowering.AS_COMPILED))),
-            Start("structures around the library", lambda: of.variants_beside_library(problem, graph())),
-        ]
-    return found
+    found = found if evaluator.settings.torch_for(problem) is AllowTorch.ALL else found[:2]
+    free = isinstance(problem, JointProblem) and problem.free is not None
+    return [start for start in found if "structures" in start.name] if free else found
 
 
 def screened(problem: TorchProblem, kernels: list[PythonKernel], evaluator: LocalEvaluator) -> list[PythonKernel]:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from ...core import PythonKernel, TorchProblem
+from ...core.dynamic_size import PREFIX, DynamicSize, UndecidedSizeError
 from ...core.operator_graph import INPUT, WEIGHT, GraphValue, OperatorGraph, referenced
 from ...corpus.structures.catalogue import STRUCTURES
 from ...corpus.structures.cover import CoverStep, GraphCover
@@ -20,7 +21,7 @@ from ...corpus.structures.views import base_of, is_creation, is_view, plain_name
 from ..applied_rules import formatted
 from ..rules import Machine, NotApplicableError
 from ..rules.triton.split_precision import precision_choice
-from .model_source import SIZES, argument, forward_signature, imports, model
+from .model_source import RANGE, SIZES, argument, forward_signature, imports, model
 from .unsupported_code import UnsupportedCodeError
 from .wrapper import weight_expression
 
@@ -47,7 +48,7 @@ def structured_kernel(
     forward = list(_Forward(graph, steps, [argument(signature, place) for place in _places(graph)]).statements())
     sources = [item.source for kernel in kernels for item in (kernel, kernel.second) if item is not None]
     parts = [*used_helpers(sources), *sources, model(problem, signature, forward)]
-    top = [_header(problem, steps), imports(problem, sources), *_constants(kernels)]
+    top = [_header(problem, steps, graph), imports(problem, sources), *_constants(kernels)]
     source = "\n\n\n".join(["\n\n".join(filter(None, top)), *parts]) + "\n"
     kernel = PythonKernel.parse(source, problem.name)
     # fp32 products are IEEE here, too; a search may choose another precision.
@@ -68,8 +69,8 @@ def replaceable(graph: OperatorGraph) -> list[frozenset[str]]:
 
 def _cover(graph: OperatorGraph, structures: Sequence[Structure]) -> list[CoverStep]:
     try:
-        return GraphCover(graph, structures).steps()
-    except RefusedError as refused:
+        return GraphCover(graph, [item for item in structures if item.dynamic or graph.free is None]).steps()
+    except (RefusedError, UndecidedSizeError) as refused:
         raise UnsupportedCodeError(str(refused)) from None
 
 
@@ -77,7 +78,7 @@ def _places(graph: OperatorGraph) -> list[int]:
     return [int(value.arguments[0]) for value in graph.values if value.operator == INPUT]
 
 
-def _header(problem: TorchProblem, steps: Sequence[CoverStep]) -> str:
+def _header(problem: TorchProblem, steps: Sequence[CoverStep], graph: OperatorGraph) -> str:
     names = [step.kernel.structure for step in steps if step.kernel is not None]
     number = len(names) + sum(step.kernel is not None and step.kernel.second is not None for step in steps)
     count = f"{number} Triton kernel{'s' if number > 1 else ''}"
@@ -85,7 +86,8 @@ def _header(problem: TorchProblem, steps: Sequence[CoverStep]) -> str:
     calls = f"; torch computes {', '.join(left)}" if left else ""
     kinds = ", ".join(dict.fromkeys(names))
     made = f"{count} from structures ({kinds}){calls}" if names else calls.removeprefix("; ")
-    return f'"""{problem.name}: {made}.\n\n{SIZES}\n"""'
+    right = SIZES if graph.free is None else RANGE.format(free=graph.free)
+    return f'"""{problem.name}: {made}.\n\n{right}\n"""'
 
 
 def _named(parameters: Mapping[str, LaunchParameter], suffix: object) -> dict[str, str]:
@@ -129,7 +131,8 @@ def _launch(launch: WrittenKernel | SecondLaunch, settings: Mapping[str, str], n
     """Return a launch as a statement; `names` are those of the parameters in its grid."""
     grid = ", ".join(_renamed(text, names) for text in launch.grid)
     given = ", ".join(f"{parameter}={name}" for parameter, name in settings.items())
-    return f"{launch.name}[({grid},)]({', '.join(launch.buffers)}, {given})"
+    sizes = re.findall(rf"\b{PREFIX}\w+", launch.source[: launch.source.index(")")])
+    return f"{launch.name}[({grid},)]({', '.join([*launch.buffers, *sizes])}, {given})"
 
 
 def _renamed(text: str, names: Mapping[str, str]) -> str:
@@ -153,12 +156,26 @@ class _Forward:
         body = [statement for step in self._steps for statement in self._step(step)]
         body.append(self._result())
         words = set(re.findall(r"[A-Za-z_]\w*", "\n".join(body)))
+        free = self._graph.free
+        if free is not None and free.argument in words:
+            yield f"{free.argument} = {self._free()}"
         for value in self._graph.values:
             if value.operator == INPUT and value.name in words:
                 yield f"{value.name} = {self._given[value.name]}.contiguous()"
             elif value.operator == WEIGHT and value.name in words:
                 yield f"{value.name} = {weight_expression(str(value.arguments[0]))}.contiguous()"
         yield from body
+
+    def _free(self) -> str:
+        """Return the free size as an expression over an input's sizes."""
+        for name, given in self._given.items():
+            for place, size in enumerate(self._graph.by_name[name].shape):
+                match size:
+                    case DynamicSize(coefficients=(offset, factor)):
+                        found = f"{given}.shape[{place}]"
+                        found = f"({found} - {offset})" if offset else found
+                        return found if factor == 1 else f"{found} // {factor}"
+        raise UnsupportedCodeError("no input has a dimension that is a multiple of the free size")
 
     def _step(self, step: CoverStep) -> Iterator[str]:
         value = step.region.value

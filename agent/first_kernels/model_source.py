@@ -14,6 +14,7 @@ from .unsupported_code import UnsupportedCodeError
 
 _OTHERS = ("get_inputs", "get_init_inputs")
 SIZES = "Right only for inputs of the shapes that it was made for: their sizes are numbers in it."
+RANGE = "Right for {free.in_words}, an argument of its kernels; other sizes are numbers in it."
 
 
 def imports(problem: TorchProblem, texts: Sequence[str]) -> str:

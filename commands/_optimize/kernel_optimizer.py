@@ -14,7 +14,7 @@ from ...agent.models.choice import Kind
 from ...agent.results import Results
 from ...agent.stopping import TARGET, StoppingCriteria
 from ...agent.workbench import Workbench
-from ...core import Budget, Journal, OptionError, Problem
+from ...core import Budget, Evaluation, JointProblem, Journal, OptionError, Problem
 from ...core.baselines import COMPILE, against_text
 from ...core.events import Emit, Note, RunStarted, notes
 from ...core.space_inference import declared_space
@@ -27,6 +27,7 @@ from ...runtime.proposers import OpenProposer, Proposers
 from ...runtime.triton_cache import workload_keys
 from ...runtime.write_result import NOTHING, same_but_config, save_solution, select_autotune_configs, write_result
 from ...tuners import catalogue
+from .by_size import SizedKernel, write_by_size
 from .result import Result, faster_first
 from .settings import SessionSettings
 
@@ -151,6 +152,7 @@ class KernelOptimizer:
             kernel = self.results.save_kernel(job.problem, job.backend, outcome.kernel, outcome.best, outcome.start)
             solution = save_solution(settings.dataset, job, outcome.kernel, outcome.best, self._emit)
         history = self.results.save_history(job.problem, job.backend, outcome.turns)
+        rule, by_size = self._by_size(job, outcome) if settings.save and outcome.verified else (None, ())
         target, model = self.target(job), self._proposers.name
         return Result(
             job=job,
@@ -162,7 +164,17 @@ class KernelOptimizer:
             model=model,
             spent=spent,
             solution=solution,
+            rule=rule,
+            by_size=by_size,
         )
+
+    def _by_size(self, job: Job, outcome: Outcome) -> tuple[Path | None, tuple[SizedKernel, ...]]:
+        """Write the kernels of a range, and the rule that chooses, where a size is free."""
+        if not isinstance(job.problem, JointProblem) or job.problem.free is None:
+            return None, ()
+        folder = self.results.root / "dynamic" / f"{job.problem.name}_{job.backend}"
+        judge = self._evaluators.judge((), self._evaluators.pool[0])
+        return write_by_size(folder, job.problem, outcome, job.kernel, _tried(outcome), judge, self._emit)
 
     def _brought_back(self, job: Job, outcome: Outcome) -> Path | None:
         """Write the result as a patch or into Triton's cache, if requested."""
@@ -173,12 +185,7 @@ class KernelOptimizer:
             self._emit(Note(NOTHING))
             return None
 
-        tried = [
-            evaluation.model_copy(update={"config": {**turn.proposal.kernel.config, **evaluation.config}})
-            for turn in outcome.turns
-            if turn.proposal is not None and same_but_config(turn.proposal.kernel, outcome.kernel)
-            for evaluation in turn.evaluations
-        ]
+        tried = _tried(outcome)
         best = outcome.best.model_copy(update={"config": dict(outcome.kernel.config)})
         keys = workload_keys(job.function, job.problem)
         configs = select_autotune_configs(best, tried, keys)
@@ -205,3 +212,13 @@ class KernelOptimizer:
         finally:
             checked.unlink(missing_ok=True)
         return transcript
+
+
+def _tried(outcome: Outcome) -> list[Evaluation]:
+    """Return all evaluations of the best kernel's code."""
+    return [
+        evaluation.model_copy(update={"config": {**turn.proposal.kernel.config, **evaluation.config}})
+        for turn in outcome.turns
+        if turn.proposal is not None and same_but_config(turn.proposal.kernel, outcome.kernel)
+        for evaluation in turn.evaluations
+    ]

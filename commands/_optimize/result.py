@@ -15,6 +15,7 @@ from ...runtime import result
 from ...runtime.command import search_code
 from ...runtime.jobs import Job
 from ...runtime.result import beside_reference, busy, file_lines, library_line, sanitizer_line, workload_lines
+from .by_size import SizedKernel
 
 if TYPE_CHECKING:
     from ...agent.loop import Outcome
@@ -43,6 +44,11 @@ class Result(result.Result):
     """The same kernel as a Solution in the dataset of a recorded workload."""
     patch: result.ForPython[Path | None] = None
     """Patch of the user's own files; None if none was requested, or nothing became faster."""
+
+    rule: result.ForPython[Path | None] = None
+    """The file of the rule that chooses among `by_size`; None where no size is free."""
+    by_size: result.ForPython[tuple[SizedKernel, ...]] = ()
+    """The files for parts of the range of a size that is free."""
 
     @result.computed
     def finished(self) -> FinishedRecord:
@@ -166,6 +172,9 @@ class Result(result.Result):
             over = "" if against == "the reference" else f" against {against}"
             wanted = f"target {self.target:g}x{over} {mark}; "
         yield Text.from_markup(f"{wanted}stopped: {escape(outcome.stopped)}")
+        yield from (escape(item.in_words) for item in self.by_size)
+        if self.rule is not None:
+            yield f"kernels and rule of the range, for 'kernelwright deploy': {escape(str(self.rule.parent))}"
         yield from file_lines(kernel=self.kernel, solution=self.solution, patch=self.patch, history=self.history)
 
 

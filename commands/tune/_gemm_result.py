@@ -14,6 +14,7 @@ from ...runtime import result
 from ...tuners.gemm.cover import Cover
 from ...tuners.gemm.result import ShapeResult
 from ...tuners.gemm.rule import Rule
+from ...tuners.gemm.shapes import Shape
 
 
 class Result(result.Result):
@@ -29,7 +30,7 @@ class Result(result.Result):
     """The engine's."""
     shapes: result.ForPython[tuple[ShapeResult, ...]] = ()
     folder: result.ForPython[Path]
-    covered: result.ForPython[Cover | None] = None
+    covered: result.ForPython[Cover[Shape] | None] = None
     """The configs that serve all shapes."""
     rule: result.ForPython[Rule | None] = None
     """How to choose among them."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from ...core.dynamic_size import UndecidedSizeError, typical
 from ...core.operator_graph import INPUT, WEIGHT, GraphValue, OperatorGraph
 from .catalogue import STRUCTURES
 from .elementwise import FLOATS
@@ -159,7 +160,7 @@ class GraphCover:
                 continue
             try:
                 return CoverStep(region, structure.write(region))
-            except RefusedError as refused:
+            except (RefusedError, UndecidedSizeError) as refused:
                 reason = f"{structure.name}: {refused}"
         return CoverStep(region, None, reason) if region.inlined == {region.root} and not region.stores else None
 
@@ -176,9 +177,9 @@ class GraphCover:
             return False
         if not {first.kernel.structure, second.kernel.structure} <= {"rows", "pointwise", "products"}:
             return False
-        large = max((self.graph.by_name[name].size for name in second.reads), default=0)
+        large = max((typical(self.graph.by_name[name].size) for name in second.reads), default=0)
         common = {*first.reads, *first.kernel.stored} & {*second.reads}
-        return any(self.graph.by_name[name].size * 2 > large for name in common)
+        return any(typical(self.graph.by_name[name].size) * 2 > large for name in common)
 
     def _join_two(self, steps: dict[str, CoverStep], root: str, other: str) -> None:
         first, second = steps[other], steps[root]
@@ -235,7 +236,7 @@ def cost(step: CoverStep) -> float:
 
 def _bytes(graph: OperatorGraph, name: str) -> int:
     value = graph.by_name[name]
-    return value.size * _BYTES.get(value.dtype, 1)
+    return typical(value.size) * _BYTES.get(value.dtype, 1)
 
 
 def _between(steps: Sequence[CoverStep], first: CoverStep, second: CoverStep) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from ...core.dynamic_size import DynamicSize
 from ...core.operator_graph import INPUT, WEIGHT, GraphValue, OperatorGraph, referenced
 from .elementwise import (
     CONVERSIONS,
@@ -118,6 +119,8 @@ class Emitter(KernelLines):
                 return Scalar("None", dtype, constant=True)
             if isinstance(argument, float) and dtype not in FLOATS:
                 dtype = "float32"
+            if isinstance(argument, DynamicSize):
+                raise RefusedError("a size that is free as a number among elements")
             return constant(argument, dtype)
         return self.value(name, broadcast(indices, self.graph.by_name[name].shape))
 

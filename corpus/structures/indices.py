@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from functools import reduce
 from math import prod
 
+from ...core.dynamic_size import UndecidedSizeError, at_least_zero, at_most_quotient, divides, is_below, typical
+
 
 @dataclass(frozen=True)
 class Symbol:
@@ -45,12 +47,12 @@ class Index:
     @property
     def least(self) -> int:
         """A lower bound."""
-        return self.offset + sum(min(0, factor * (symbol.extent - 1)) for symbol, factor in self.terms)
+        return self.offset + sum(-at_least_zero(-factor * (symbol.extent - 1)) for symbol, factor in self.terms)
 
     @property
     def most(self) -> int:
         """An upper bound."""
-        return self.offset + sum(max(0, factor * (symbol.extent - 1)) for symbol, factor in self.terms)
+        return self.offset + sum(at_least_zero(factor * (symbol.extent - 1)) for symbol, factor in self.terms)
 
     def plus(self, other: Index | int) -> Index:
         """Return the sum of two sums."""
@@ -67,19 +69,20 @@ class Index:
     def over(self, divisor: int) -> Index:
         """Return the quotient, rounded down. The sum must not be negative."""
         outside, inside = self._split(divisor)
-        if inside.most < divisor and inside.least >= 0:
+        if is_below(inside.most, divisor) and inside.least >= 0:
             return outside
         whole = inside if inside.least >= 0 else self
         base = outside if whole is inside else Index()
         if (parts := whole._coarse(divisor)) is not None:
             return base.plus(parts[0].over(divisor // parts[2]))
-        symbol = Symbol(f"({whole.text}) // {divisor}", whole.most // divisor + 1, whole.masks, (whole, divisor, False))
+        extent = at_most_quotient(whole.most, divisor) + 1
+        symbol = Symbol(f"({whole.text}) // {divisor}", extent, whole.masks, (whole, divisor, False))
         return base.plus(Index.of(symbol))
 
     def modulo(self, divisor: int) -> Index:
         """Return the remainder. The sum must not be negative."""
         _, inside = self._split(divisor)
-        if inside.most < divisor and inside.least >= 0:
+        if is_below(inside.most, divisor) and inside.least >= 0:
             return inside
         whole = inside if inside.least >= 0 else self
         if (parts := whole._coarse(divisor)) is not None:
@@ -88,17 +91,22 @@ class Index:
 
     def _coarse(self, divisor: int) -> tuple[Index, Index, int] | None:
         """Return a, b and f, where the sum is a * f + b, f divides the divisor, and b is from 0 up to below f."""
-        for unit in sorted({factor for _, factor in self.terms if factor > 1 and divisor % factor == 0}):
+        units = {factor for _, factor in self.terms if is_below(1, factor) and divides(factor, divisor)}
+        for unit in sorted(units, key=typical):
             coarse, rest = self._split(unit)
-            if coarse.least >= 0 and rest.terms and rest.least >= 0 and rest.most < unit:
+            if coarse.least >= 0 and rest.terms and rest.least >= 0 and is_below(rest.most, unit):
                 return coarse, rest, unit
         return None
 
     def _split(self, divisor: int) -> tuple[Index, Index]:
         """Return the quotient of what the divisor divides, and the rest."""
-        outside = {symbol: factor // divisor for symbol, factor in self.terms if factor % divisor == 0}
-        inside = {symbol: factor for symbol, factor in self.terms if factor % divisor}
-        return _sum(outside, self.offset // divisor), _sum(inside, self.offset % divisor)
+        whole = {symbol for symbol, factor in self.terms if divides(divisor, factor)}
+        outside = {symbol: factor // divisor for symbol, factor in self.terms if symbol in whole}
+        inside = {symbol: factor for symbol, factor in self.terms if symbol not in whole}
+        try:
+            return _sum(outside, self.offset // divisor), _sum(inside, self.offset % divisor)
+        except UndecidedSizeError:
+            return _sum(outside, 0), _sum(inside, self.offset)
 
     @property
     def text(self) -> str:
@@ -125,7 +133,7 @@ def apart(position: Index, shape: Sequence[int]) -> tuple[Index, ...]:
         size = shape[place]
         if size == 1:
             found.append(Index())
-        elif left.most < size:
+        elif is_below(left.most, size):
             found.append(left)
             left = Index()
         else:

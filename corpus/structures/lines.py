@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from ...core.dynamic_size import UndecidedSizeError, is_dynamic, largest
 from ...core.operator_graph import OperatorGraph
 from .elementwise import Scalar, computed, triton_name
 from .indices import Index, linear
@@ -125,7 +126,10 @@ class KernelLines:
         )
 
     def _text(self, position: Index) -> str:
-        self.wide = self.wide or position.most >= WIDE
+        if largest(position.most) >= WIDE:
+            if is_dynamic(position.most):  # arguments have 32 bits
+                raise UndecidedSizeError("positions of 32 and of 64 bits in one range; give a smaller one")
+            self.wide = True
         return position.text if len(position.terms) + bool(position.offset) < 2 else f"({position.text})"
 
     def _pointer(self, name: str) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from string import Template
 
 from ...core.devices.nvidia import HOPPER
+from ...core.dynamic_size import typical
 from ...core.operator_graph import GraphValue, OperatorGraph
 from .emitter import Emitter
 
@@ -148,13 +149,14 @@ class Structure:
     """Whether a value can be computed within a kernel by this structure, though it is not element-wise."""
     seeds: Callable[[OperatorGraph], Iterable[frozenset[str]]] = field(default=lambda graph: ())
     """Sets of values that pay off only if all are in one kernel."""
+    dynamic: bool = False
+    """Whether it takes sizes that are free within a range."""
     in_library: bool = False
     """Whether torch's library has kernels for what it anchors, which may be faster."""
 
 
 def filled(template: str, emitter: Emitter, lines: Mapping[str, Sequence[str]], **texts: object) -> str:
     """Return a template with its holes filled: lines where `$name` stands alone, texts elsewhere."""
-    pointers = ", ".join(emitter.buffers.values())
     found: list[str] = []
     for line in template.strip("\n").splitlines():
         hole = line.strip().removeprefix("$")
@@ -163,8 +165,12 @@ def filled(template: str, emitter: Emitter, lines: Mapping[str, Sequence[str]], 
             found += [f"{indent}{inner}" for inner in lines[hole]]
         else:
             wide = ".to(tl.int64)" if emitter.wide else ""
-            found.append(Template(line).substitute({"pointers": pointers, "wide": wide, **texts}))
-    return "\n".join(_without_unused(found))
+            found.append(Template(line).safe_substitute({"wide": wide, **texts}))
+    kept = _without_unused(found)
+    free = emitter.graph.free
+    sizes = [free.argument] if free and any(re.search(rf"\b{free.argument}\b", line) for line in kept) else []
+    pointers = ", ".join([*emitter.buffers.values(), *sizes])
+    return "\n".join(Template(line).substitute(pointers=pointers) for line in kept)
 
 
 def _without_unused(lines: Sequence[str]) -> list[str]:
@@ -201,4 +207,4 @@ def powers(least: int, most: int) -> tuple[int, ...]:
 
 def power_above(size: int) -> int:
     """Return the least power of two that is not less."""
-    return 1 << max(0, size - 1).bit_length()
+    return 1 << max(0, typical(size) - 1).bit_length()

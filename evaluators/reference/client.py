@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from ...core import ProblemError, Status, TorchProblem
+from ...core.dynamic_size import FreeSize
 from ...core.generated_code import GeneratedCode
 from ...core.operator_graph import OperatorGraph
 from ...core.problem import TOLERANCES
@@ -266,9 +267,9 @@ class ReferenceClient:
         answer = self.call("generate", lowering=lowering.value)
         return str(answer["obstacle"]) if answer["obstacle"] else GeneratedCode.model_validate(answer["code"])
 
-    def operator_graph(self) -> OperatorGraph | str:
-        """Return the reference's graph of operators, or why there is none."""
-        answer = self.call("operator_graph")
+    def operator_graph(self, free: FreeSize | None = None) -> OperatorGraph | str:
+        """Return the reference's graph of operators, with a size that is free if one is given, or why there is none."""
+        answer = self.call("operator_graph", free=None if free is None else [free.name, free.low, free.high])
         return str(answer["obstacle"]) if answer["obstacle"] else OperatorGraph.model_validate(answer["graph"])
 
     def timer(self, seeds: Iterator[int], graph: bool) -> Callable[[int], Message]:

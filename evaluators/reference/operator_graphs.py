@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...core.dynamic_size import FreeSize
 from ...core.operator_graph import INPUT, REFERENCE, WEIGHT, OperatorGraph
 from ...core.text import first_line
 from ..guards.paths import words
 from ..workers.channel import Message
 from .drawn_reference import DrawnReference
+from .free_sizes import dynamic_shapes, plain_size
 
 WHOLE = ("scaled_dot_product_attention", "max_pool1d", "max_pool2d", "max_pool3d")
 """Operators that stay whole, although torch would decompose them."""
@@ -32,20 +34,28 @@ class GraphRequests:
     def __init__(self, reference: DrawnReference) -> None:
         self._reference = reference
 
-    def operator_graph(self) -> Message:
-        """Return as `graph` the fields of an `OperatorGraph`, or as `obstacle` why there is none."""
+    def operator_graph(self, free: Sequence[Any] | None = None) -> Message:
+        """Return as `graph` the fields of an `OperatorGraph`, or as `obstacle` why there is none.
+
+        `free` is the name of a size that is free, with its range.
+        """
         reference = self._reference
         reference.prepare(0)
         try:
-            return {"graph": operator_graph(reference.model, reference.inputs), "obstacle": None}
+            size = FreeSize(*free) if free is not None else None
+            shapes = dynamic_shapes(reference.problem, size) if size is not None else None
+            return {"graph": operator_graph(reference.model, reference.inputs, size, shapes), "obstacle": None}
         except Exception as error:  # of any part of torch.export
             return {"obstacle": first_line(f"{type(error).__name__}: {error}", 300)}
         finally:
             reference.release()
 
 
-def operator_graph(model: Any, inputs: Sequence[Any]) -> Message:
-    """Export a model for these inputs and return the fields of an `OperatorGraph`.
+def operator_graph(
+    model: Any, inputs: Sequence[Any], free: FreeSize | None = None, shapes: tuple[Any, ...] | None = None
+) -> Message:
+    """Export a model for these inputs and return the fields of an `OperatorGraph`; `shapes` are the dimensions that
+    follow the `free` size.
 
     What it writes to weights that its results do not follow from is left out: running statistics of a norm. Raises what
     torch.export raises, and `ValueError` where it writes to others or to its inputs, or returns no tensors.
@@ -56,7 +66,8 @@ def operator_graph(model: Any, inputs: Sequence[Any]) -> Message:
     if any(isinstance(item, list | tuple | dict) for item in inputs):
         raise ValueError("the reference takes a list of tensors as an argument")
     with torch.no_grad():
-        program = torch.export.export(model, tuple(inputs), strict=False).run_decompositions(_decompositions())
+        program = torch.export.export(model, tuple(inputs), dynamic_shapes=shapes, strict=False)
+        program = program.run_decompositions(_decompositions())
     signature = program.graph_signature
     if signature.user_inputs_to_mutate:
         raise ValueError(f"the reference writes to {', '.join(signature.user_inputs_to_mutate.values())}")
@@ -77,10 +88,10 @@ def operator_graph(model: Any, inputs: Sequence[Any]) -> Message:
             if not isinstance(node.meta.get("val"), torch.Tensor):
                 continue
             origin = (WEIGHT, weights[node.name]) if node.name in weights else (INPUT, positions[node.name])
-            values.append(_value(node, origin[0], [origin[1]], {}))
-        elif not (node.target is torch.ops.aten.sym_size.int or "_assert" in str(node.target)):
+            values.append(_value(node, origin[0], [origin[1]], {}, free))
+        elif not _is_size(node):
             operator = "getitem" if "getitem" in str(node.target) else str(node.target)
-            values.append(_value(node, operator, _plain(node.args), _plain(dict(node.kwargs))))
+            values.append(_value(node, operator, _plain(node.args, free), _plain(dict(node.kwargs), free), free))
     outputs = [str(name) for name in signature.user_outputs]
     if not set(outputs) <= {value["name"] for value in values}:
         raise ValueError("the reference returns something else than tensors")
@@ -96,6 +107,14 @@ def operator_graph(model: Any, inputs: Sequence[Any]) -> Message:
         raise ValueError(f"the reference's results follow from what it writes to: {', '.join(kept)}")
     values = [value for value in values if value["name"] in needed or value["operator"] in (INPUT, WEIGHT)]
     return {"values": values, "outputs": outputs, "form": form}
+
+
+def _is_size(node: Any) -> bool:
+    """Return whether a node computes sizes, or asserts something of them."""
+    import torch
+
+    of_sizes = isinstance(node.meta.get("val"), torch.SymInt | torch.SymBool | torch.SymFloat)
+    return of_sizes or node.target is torch.ops.aten.sym_size.int or "_assert" in str(node.target)
 
 
 def _ordered(node: Any) -> Message | None:
@@ -139,7 +158,7 @@ def _variance_and_mean(x: Any, dim: Any = None, *, correction: Any = None, keepd
     return variance, torch.ops.aten.mean.dim(x, dims, keepdim)
 
 
-def _value(node: Any, operator: str, arguments: Any, keywords: Any) -> Message:
+def _value(node: Any, operator: str, arguments: Any, keywords: Any, free: FreeSize | None = None) -> Message:
     import torch
 
     made = node.meta.get("val")
@@ -149,24 +168,29 @@ def _value(node: Any, operator: str, arguments: Any, keywords: Any) -> Message:
         "operator": operator,
         "arguments": arguments,
         "keywords": keywords,
-        "shapes": [[int(size) for size in tensor.shape] for tensor in tensors],
+        "shapes": [[plain_size(size, free) for size in tensor.shape] for tensor in tensors],
         "dtypes": [_text(tensor.dtype) for tensor in tensors],
     }
 
 
-def _plain(argument: Any) -> Any:
+def _plain(argument: Any, free: FreeSize | None) -> Any:
     """Return an argument of a node as JSON has it."""
     import torch
 
     match argument:
+        case torch.fx.Node() if _is_size(argument):
+            if not isinstance(argument.meta["val"], torch.SymInt):
+                raise ValueError("it computes with a size that is free")
+            return plain_size(argument.meta["val"], free)
         case torch.fx.Node():
             return {REFERENCE: argument.name}
+        case torch.SymInt():
+            return plain_size(argument, free)
         case dict():
-            return {
-                name: _plain(item) for name, item in argument.items() if name not in ("device", "pin_memory", "layout")
-            }
+            dropped = ("device", "pin_memory", "layout")
+            return {name: _plain(item, free) for name, item in argument.items() if name not in dropped}
         case list() | tuple():
-            return [_plain(item) for item in argument]
+            return [_plain(item, free) for item in argument]
         case bool() | int() | str() | None:
             return argument
         case float():

@@ -6,10 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from ...core import Config
-from .shapes import Shape
 
 S = TypeVar("S")
 Times = Mapping[S, Mapping[Config, float]]
@@ -19,11 +18,11 @@ CANDIDATES = 64
 
 
 @dataclass(frozen=True)
-class Cover:
+class Cover(Generic[S]):
     """At most k configs for all shapes."""
 
     configs: tuple[Config, ...]
-    chosen: Mapping[Shape, Config]
+    chosen: Mapping[S, Config]
     """The best of them for each shape."""
     slowdown: float
     """Geometric mean, over all shapes, of its time over the best time there."""
@@ -45,7 +44,7 @@ def best_for_all(times: Times[S]) -> Config | None:
     return min(shared, key=lambda config: sum(row[config] for row in lost.values()), default=None)
 
 
-def cover(times: Times[Shape], most: int) -> Cover | None:
+def cover(times: Times[S], most: int) -> Cover[S] | None:
     """Return the set of at most `most` configs with the least loss; None if no such set serves every shape.
 
     One config after the other joins, the one that helps most; then each is exchanged while that helps.
@@ -79,7 +78,7 @@ def cover(times: Times[Shape], most: int) -> Cover | None:
     return Cover(tuple(chosen), picked, math.exp(sum(each) / len(each)), math.exp(max(each)))
 
 
-def _candidates(lost: Mapping[Shape, Mapping[Config, float]]) -> list[Config]:
+def _candidates(lost: Mapping[S, Mapping[Config, float]]) -> list[Config]:
     """Return the candidates: configs that serve most shapes, the least loss first."""
     worst = 1.0 + max(max(row.values()) for row in lost.values())
     everything = dict.fromkeys(config for row in lost.values() for config in row)
@@ -88,6 +87,6 @@ def _candidates(lost: Mapping[Shape, Mapping[Config, float]]) -> list[Config]:
     return sorted(everything, key=lambda config: (config not in best_somewhere, scores[config]))[:CANDIDATES]
 
 
-def _total(lost: Mapping[Shape, Mapping[Config, float]], chosen: Sequence[Config]) -> float:
+def _total(lost: Mapping[S, Mapping[Config, float]], chosen: Sequence[Config]) -> float:
     # An unserved shape counts more than any loss.
     return sum(min((row[config] for config in chosen if config in row), default=1e3) for row in lost.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ....core.dynamic_size import typical
 from ..emitter import Emitter, RefusedError
 from ..indices import Index, Symbol, apart
 from ..region import WARPS, KernelWork, LaunchParameter, Region, Structure, WrittenKernel, filled, kernel_name, powers
@@ -42,8 +43,8 @@ def write(region: Region) -> WrittenKernel:
             WARPS: LaunchParameter(4, (1, 2, 4, 8)),
         },
         constraints=(f"XBLOCK >= {WARPS} * 32",),
-        work=KernelWork(float(len(emitter.lines)) * size),
+        work=KernelWork(float(len(emitter.lines)) * typical(size)),
     )
 
 
-STRUCTURE = Structure("pointwise", write, anchors=lambda graph, value: False)
+STRUCTURE = Structure("pointwise", write, anchors=lambda graph, value: False, dynamic=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, prod
 
+from ....core.dynamic_size import divides
 from ....core.operator_graph import GraphValue, OperatorGraph, referenced
 from ..elementwise import Scalar, constant, written
 from ..emitter import Emitter, Indices, RefusedError
@@ -27,8 +28,8 @@ def is_product(graph: OperatorGraph, value: GraphValue) -> bool:
 
 def tile_index(text: str, extent: int, largest: int) -> Index:
     """Return an index of a tile of at most `largest`: under a mask where tiles do not divide the extent."""
-    masks = frozenset({f"{text}_mask"}) if extent % largest else frozenset[str]()
-    return Index.of(Symbol(text, extent, masks)) if extent > 1 else Index()
+    masks = frozenset[str]() if divides(largest, extent) else frozenset({f"{text}_mask"})
+    return Index() if extent == 1 else Index.of(Symbol(text, extent, masks))
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import ceil
 
+from ....core.dynamic_size import typical
 from ..combining import Partials, alternative, second_launch
 from ..elementwise import Scalar
 from ..emitter import Anchor, Emitter, Indices, RefusedError
@@ -56,7 +57,7 @@ class Products:
         dtypes = {item.dtype for factors in products for item in (factors.left, factors.right)}
         if len(dtypes) != 1 or not dtypes <= _DTYPES.keys():
             raise RefusedError(f"products of {' and '.join(sorted(dtypes))}")
-        if min(self.m, self.n, *(item.sizes[3] for item in products)) < 1 or self.n == 1:
+        if any(size < 1 for size in (self.m, self.n, *(item.sizes[3] for item in products))) or self.n == 1:
             raise RefusedError("a product with a vector")
         if any(item.sizes[3] == 1 for item in products):
             raise RefusedError("a product of one term")
@@ -107,7 +108,7 @@ class Products:
 
     def _part(self, factors: Factors, place: Indices) -> ProductPart:
         """Return the part that has an element of a product."""
-        for offset in range(0, factors.sizes[2], self.n):
+        for offset in (number * self.n for number in range(factors.sizes[2] // self.n)):
             if place == factors.place(self.group, self.row, self.column.plus(offset)):
                 return ProductPart(factors, offset)
         raise RefusedError("a product at another place than the result's")
@@ -179,10 +180,10 @@ def write(region: Region) -> WrittenKernel:
         terms: len({line.split(" = ")[0] for line in lines if " = tl.load(" in line}) for terms, lines in steps.items()
     }
     sizes = ProductSizes(
-        products.batch,
-        products.m,
-        products.n,
-        longest,
+        typical(products.batch),
+        typical(products.m),
+        typical(products.n),
+        typical(longest),
         count,
         _DTYPES[products.dtype],
         min(max(tiles.values()), 2 * count),
@@ -214,10 +215,10 @@ def write(region: Region) -> WrittenKernel:
         m=products.m,
         n=products.n,
     )
-    size, across = products.batch * products.m * products.n, ceil(products.n / 128) * products.m
+    batch, m, n = map(typical, (products.batch, products.m, products.n))
     # Lines beside loads, tiles and products are computed for each tile anew.
-    before = sum(terms * max(0, len(lines) - tiles[terms] - 3 * count) for terms, lines in steps.items())
-    before *= products.batch * (across + products.n * ceil(products.m / 128))
+    before = sum(typical(terms) * max(0, len(lines) - tiles[terms] - 3 * count) for terms, lines in steps.items())
+    before *= batch * (ceil(n / 128) * m + n * ceil(m / 128))
     return WrittenKernel(
         structure="products",
         name=name,
@@ -231,11 +232,11 @@ def write(region: Region) -> WrittenKernel:
         parameters=parameters,
         constraints=constraints,
         work=KernelWork(
-            scalar=float(len(epilogue)) * size + before / 2,
-            products=2.0 * size * sum(part.terms for part in products.parts),
+            scalar=float(len(epilogue)) * batch * m * n + before / 2,
+            products=2.0 * batch * m * n * sum(typical(part.terms) for part in products.parts),
         ),
         second=second,
     )
 
 
-STRUCTURE = Structure("products", write, is_product, in_library=True)
+STRUCTURE = Structure("products", write, is_product, dynamic=True, in_library=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from ....core.dynamic_size import is_dynamic, typical
 from ....core.operator_graph import GraphValue, OperatorGraph
 from ..elementwise import FLOATS, Scalar, computed, triton_name
 from ..emitter import Emitter, Indices, RefusedError
@@ -136,14 +137,16 @@ class Rows:
 
     def freedom(self, reduction: RowReduction) -> float:
         """Return what divides the sum of squares of a variance."""
-        return max(0.0, self.width - reduction.correction)
+        if is_dynamic(self.width) and reduction.correction:
+            raise RefusedError("a variance with a correction over a size that is free")
+        return self.width if is_dynamic(self.width) else max(0.0, self.width - reduction.correction)
 
     def sharing(self) -> LaunchParameter | None:
         """Return how many programs may share a row: where rows are few, one pass is enough, and all results small."""
         once = len(set(self._levels().values())) == 1 and can_share(self.region, self.reductions)
         if not once or any(self.is_whole(stored) for stored in self.region.stored):
             return None
-        return splits(self.count, self.width)
+        return splits(typical(self.count), typical(self.width))
 
     def in_passes(self) -> int:
         """Write all reductions as loops; return the number of passes."""
@@ -265,7 +268,7 @@ def write(region: Region) -> WrittenKernel:
     """Return the kernel of a region."""
     rows = Rows(region)
     emitter, name = rows.emitter, kernel_name(region, "rows")
-    block, second = power_above(rows.width), None
+    block, second = 2 * IN_REGISTERS if is_dynamic(rows.width) else power_above(rows.width), None
     trailing = rows.first.dimensions == tuple(range(len(rows.first.others), len(rows.first.operand.shape)))
     if block <= IN_REGISTERS:
         for item in rows.reductions:
@@ -307,7 +310,7 @@ def write(region: Region) -> WrittenKernel:
             parameters[SPLITS] = shared
         tile = 4096
     # Rows fewer than multiprocessors leave the others, and their part of the memory's rate, without work.
-    idle = 1.0 if second or block <= IN_REGISTERS else max(1.0, MULTIPROCESSORS / rows.count)
+    idle = 1.0 if second or block <= IN_REGISTERS else max(1.0, MULTIPROCESSORS / typical(rows.count))
     warps = min(16, max(1, tile // 512))
     parameters[WARPS] = LaunchParameter(warps, powers(max(1, warps // 2), min(32, warps * 4)))
     return WrittenKernel(
@@ -320,10 +323,10 @@ def write(region: Region) -> WrittenKernel:
         parameters=parameters,
         constraints=(f"ROWS * COLUMNS <= {IN_REGISTERS}",) if "COLUMNS" in parameters else (),
         work=KernelWork(
-            float(spanning(body, ["column"])) * rows.count * rows.width, passes=(1 + (passes - 1) * 0.5) * idle
+            float(spanning(body, ["column"])) * typical(rows.count * rows.width), passes=(1 + (passes - 1) * 0.5) * idle
         ),
         second=second,
     )
 
 
-STRUCTURE = Structure("rows", write, anchors=lambda graph, value: reduction_of(graph, value) is not None)
+STRUCTURE = Structure("rows", write, anchors=lambda graph, value: reduction_of(graph, value) is not None, dynamic=True)

@@ -4,8 +4,9 @@
 
 Each file of a problem becomes a kernel file in FOLDER; where programs share results, one in which none does is checked,
 too. With TRITON_INTERPRET=1 it runs in Triton's interpreter and is
-compared with the reference in fp64; else each launch is compiled for sm_90, without a GPU. A process of its own, since
-Triton reads its setting when it is imported.
+compared with the reference in fp64; else each launch is compiled for sm_90, without a GPU. A problem with `FREE` has a
+size that is free within a range: it is checked at several. A process of its own, since Triton reads its setting when it
+is imported.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import json
 import os
 import re
 import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +26,10 @@ import triton
 from kernelwright.agent.first_kernels.from_structures import structured_kernel
 from kernelwright.agent.first_kernels.unsupported_code import UnsupportedCodeError
 from kernelwright.core import TorchProblem
+from kernelwright.core.dynamic_size import FreeSize
 from kernelwright.core.operator_graph import OperatorGraph
 from kernelwright.evaluators.languages.triton_interpreter import fix_interpreter
+from kernelwright.evaluators.reference.free_sizes import dynamic_shapes
 from kernelwright.evaluators.reference.operator_graphs import operator_graph
 from triton._utils import canonicalize_dtype
 from triton.backends.compiler import GPUTarget
@@ -93,7 +97,9 @@ def compiled(new: Any, inputs: list[Any]) -> dict[str, Any]:
         signature, constants, aligned = {}, {}, {}
         for place, parameter in enumerate(self.params):
             value = given[parameter.name]
-            if parameter.is_constexpr:
+            if isinstance(value, int) and not parameter.is_constexpr:
+                signature[parameter.name] = "i32"
+            elif parameter.is_constexpr:
                 signature[parameter.name], constants[parameter.name] = "constexpr", value
             else:
                 signature[parameter.name] = "*" + canonicalize_dtype(value.dtype)
@@ -113,7 +119,11 @@ def checked(folder: Path, path: Path) -> dict[str, Any]:
     problem = loaded(path)
     torch.manual_seed(0)
     model, inputs = problem.Model(*problem.get_init_inputs()), problem.get_inputs()
-    graph = OperatorGraph.model_validate_json(json.dumps(operator_graph(model, inputs)))
+    free, shapes = None, None
+    if hasattr(problem, "FREE"):
+        free = FreeSize(*problem.FREE)
+        shapes = dynamic_shapes(types.SimpleNamespace(module=problem), free)
+    graph = OperatorGraph.model_validate_json(json.dumps(operator_graph(model, inputs, free, shapes)))
     try:
         kernel = structured_kernel(
             TorchProblem(id=f"level1/{path.stem}", name=path.stem, source=path.read_text(), path=str(path)), graph
@@ -128,7 +138,11 @@ def checked(folder: Path, path: Path) -> dict[str, Any]:
         file.write_text(source)
         new = loaded(file).ModelNew(*problem.get_init_inputs())
         new.load_state_dict(model.state_dict())
-        found = worse(found, interpreted(new, model, inputs) if INTERPRETED else compiled(new, inputs))
+        for value in sorted({free.low, free.low + 1, free.high // 2 | 1, free.high}) if free else [None]:
+            if free is not None:
+                setattr(problem, free.name, value)
+                inputs = problem.get_inputs()
+            found = worse(found, interpreted(new, model, inputs) if INTERPRETED else compiled(new, inputs))
     return {"header": kernel.source.splitlines()[0].strip('"'), **found}
 
 

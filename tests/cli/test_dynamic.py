@@ -1,0 +1,100 @@
+"""`optimize --dynamic`: which configs serve which sizes, what is refused, and a whole run on a CPU and on a GPU."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from kernelwright.commands._optimize.by_size import rule_of
+from kernelwright.core import Config, Evaluation, JointProblem, PythonKernel, TorchProblem
+from kernelwright.core.dynamic_size import FreeSize
+from kernelwright.core.workload_rows import merged
+
+from ..conftest import SCALE_KERNEL
+from ..deploy.results import own_tests
+from ..deploy.test_dynamic import PROBLEM
+from ..fakes import evaluation
+from .commands import kernelwright, refused
+
+NORM = TorchProblem(id="norm", name="norm", source=PROBLEM)
+KERNEL = PythonKernel.parse(SCALE_KERNEL, "scale")
+
+
+def timed(problem: JointProblem, block: int, *times: float) -> Evaluation:
+    config = Config({"BLOCK": block})
+    rows = {name: evaluation(KERNEL, config, ms) for name, ms in zip(problem.members, times, strict=True)}
+    return merged(rows).model_copy(update={"config": config})
+
+
+def test_a_range_is_judged_at_both_ends_and_between() -> None:
+    problem = JointProblem.in_range(NORM, FreeSize("tokens", 1, 4096))
+    assert list(problem.members) == [f"tokens={value}" for value in (1, 8, 65, 512, 4096)]
+    assert problem.sizes["tokens"] == 4096 and problem.free == FreeSize("tokens", 1, 4096)
+    assert list(JointProblem.in_range(NORM, FreeSize("tokens", 3, 4)).members) == ["tokens=3", "tokens=4"]
+
+
+def test_few_configs_serve_parts_of_the_range() -> None:
+    problem = JointProblem.in_range(NORM, FreeSize("tokens", 1, 4096))
+    small, large = timed(problem, 1, 1.0, 1.0, 2.0, 8.0, 64.0), timed(problem, 8, 4.0, 4.0, 2.5, 4.0, 32.0)
+    close = timed(problem, 2, 0.999, 1.01, 2.02, 8.0, 64.0)
+    rule = rule_of(problem, small, [small, large, close])
+    served = [(part.serves.low, part.serves.high, part.config["BLOCK"]) for part in rule.parts]
+    assert served == [(1, 182, 1), (183, 4096, 8)]
+    assert [part.middle for part in rule.parts] == [8, 512] and rule.worst < 1.01
+    one = rule_of(problem, close, [close, timed(problem, 4, 1.0, 1.0, 2.0, 8.0, 63.0)])
+    assert len(one.parts) == 1 and one.parts[0].serves == problem.free  # what little is lost is not worth a second
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--dynamic", "tokens"), "--dynamic 'tokens' is not a range; write tokens=1..8192"),
+        (("--dynamic", "tokens=5..5"), "--dynamic 'tokens=5..5' is one size"),
+        (("--dynamic", "tokens=1..8", "--backward"), "--dynamic does not go together with --backward"),
+        (("--dynamic", "rows=1..8"), "has no size rows; it has batch_size"),
+    ],
+)
+def test_ranges_that_cannot_be(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+    run = kernelwright("optimize", "--kernel", "level2/2_12", "--problem", "level2/2_12", *arguments, cwd=tmp_path)
+    assert message in refused(run)
+
+
+def test_a_model_that_reads_the_size_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "norm.py").write_text(PROBLEM.replace("x.pow(2)", "x.pow(2 if tokens else 3)"))
+    (tmp_path / "kernel.py").write_text(PROBLEM.replace("class Model(", "import tilelang\n\n\nclass ModelNew("))
+    options = ("--problem", "norm.py", "--backend", "tilelang_cpu", "--dynamic", "tokens=1..8", "--device", "cpu")
+    run = kernelwright("optimize", "--kernel", "kernel.py", *options, cwd=tmp_path)
+    assert "the Model reads tokens while it computes; take it from its inputs" in refused(run)
+
+
+@pytest.mark.timeout(900)
+def test_a_kernel_of_a_range_is_optimized_and_deployed(tmp_path: Path) -> None:
+    sizes = ("--workload", "tiny", "--dynamic", "batch_size=4..64", "--device", "cpu", "--max-trials", "3")
+    run = kernelwright("optimize", "--kernel", "level2/2_12", *sizes, cwd=tmp_path)
+    assert "kernels and rule of the range" in run.stdout, run.stdout + run.stderr
+    (rule,) = (tmp_path / "results" / "dynamic").glob("*/rule.json")
+    found = json.loads(rule.read_text())
+    assert (found["size"], found["from"], found["to"]) == ("batch_size", 4, 64) and found["worst"] >= 1
+    written = sorted(rule.parent.glob("*.py"))
+    assert [part["kernel"] for part in found["rule"]] == [path.name for path in written]
+    for path in written:  # tests' runs replay nothing on a CPU
+        path.write_text(path.read_text().replace("'replayed': False", "'replayed': True"))
+    run = kernelwright("deploy", rule.parent, "--name", "mylib::linear", "--output", "out", "--json", cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    parts = [f"{part['from']} <= batch_size <= {part['to']}" for part in found["rule"]]
+    assert [text.partition(":")[0] for text in json.loads(run.stdout)["serves"]] == parts
+
+
+@pytest.mark.gpu
+def test_a_module_is_optimized_for_a_range_and_deployed(tmp_path: Path) -> None:
+    (tmp_path / "norm.py").write_text(PROBLEM)
+    sizes = ("--dynamic", "tokens=1..3000", "--device", "cuda", "--max-trials", "20", "--time-limit", "60")
+    run = kernelwright("optimize", "--problem", "norm.py", *sizes, cwd=tmp_path)
+    (rule,) = (tmp_path / "results" / "dynamic").glob("*/rule.json")
+    assert "size_tokens" in next(rule.parent.glob("*.py")).read_text(), run.stdout + run.stderr
+    options = ("--problem", "norm.py", "--name", "mylib::norm", "--output", "out")
+    run = kernelwright("deploy", rule.parent, *options, cwd=tmp_path)
+    assert run.returncode == 0 and "ok" in run.stdout, run.stderr
+    tried = own_tests(tmp_path / "out")
+    assert tried.returncode == 0, tried.stdout
