@@ -27,7 +27,6 @@ from ..deploy.writing import PackageLayout, write
 from ..runtime import command, result
 from ..runtime.options.option import Options as BaseOptions
 from ..runtime.options.option import described, option
-from ..runtime.options.ranges import free_size
 from ..runtime.runtime import Runtime
 from ..tuners.gemm import ledger
 
@@ -94,7 +93,7 @@ class Options(BaseOptions):
         if self.output.exists():
             raise OptionError(f"`output` {self.output} exists already", "name a new folder")
         if self.serve is not None:
-            free_size(self.serve, "serve")
+            FreeSize.of(self.serve, "serve")
 
 
 @dataclass(frozen=True)
@@ -148,7 +147,7 @@ def plan(options: Options, runtime: Runtime) -> Plan:
     stated = stated_range(kernels)
     if stated is not None and options.serve is not None:
         raise OptionError("the results of `optimize --dynamic` say what they serve", "leave out `serve`")
-    serve = free_size(options.serve, "serve") if options.serve is not None else stated
+    serve = FreeSize.of(options.serve, "serve") if options.serve is not None else stated
     if serve is not None:
         require_size(kernels, serve)
     return Plan(options.name, kernels, gradients, serve, licence, options.layout, options.output)

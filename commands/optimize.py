@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..core import OptionError, Target
+from ..core.dynamic_size import FreeSize
 from ..core.events import Emit, Note, PartDone
 from ..core.files import write_whole
 from ..corpus import find_problem
@@ -23,7 +24,6 @@ from ..runtime import command
 from ..runtime.jobs import at_workload
 from ..runtime.options.groups import WHERE, ReturnOptions, RunOptions
 from ..runtime.options.option import described, option
-from ..runtime.options.ranges import free_size
 from ..runtime.runtime import Runtime
 from ._optimize import open_optimizer
 from ._optimize.by_size import in_range
@@ -86,7 +86,7 @@ class Options(RunOptions, ReturnOptions):
         if not self.named:
             raise OptionError("nothing to optimize is named", "give `kernel`, or `problem` with a PyTorch module")
         if self.dynamic is not None:
-            free = free_size(self.dynamic, "dynamic")
+            free = FreeSize.of(self.dynamic, "dynamic")
             if free.low == free.high:
                 raise OptionError(f"`dynamic` {self.dynamic!r} is one size", "write tokens=1..8192")
             if self.backward or self.remote is not None or is_function(self.kernel):
@@ -119,7 +119,7 @@ def plan(options: Options, runtime: Runtime) -> Plan:
         options = _of_gradients(options, runtime)
     settings = SessionSettings.of(options, runtime)
     if options.dynamic is not None:
-        settings = in_range(settings, free_size(options.dynamic, "dynamic"))
+        settings = in_range(settings, FreeSize.of(options.dynamic, "dynamic"))
     return Plan.of(
         options,
         kernel=options.named,

@@ -7,12 +7,16 @@ depends on no single value. It does not turn into an `int` by itself; `typical` 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, cast
 
+from .errors import OptionError
+
 PREFIX = "size_"
 """Begins the names of kernels' arguments that are sizes."""
+_RANGE = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(\d+)\s*\.\.\s*(\d+)\s*")
 
 
 class UndecidedSizeError(Exception):
@@ -26,6 +30,15 @@ class FreeSize:
     name: str
     low: int
     high: int
+
+    @classmethod
+    def of(cls, text: str, option: str) -> FreeSize:
+        """Return the range that an option's text is. Raises `OptionError`, which names the option, for another text."""
+        match = _RANGE.fullmatch(text)
+        low, high = (int(match[2]), int(match[3])) if match else (0, 0)
+        if match is None or not 1 <= low <= high:
+            raise OptionError(f"`{option}` {text!r} is not a range", "write tokens=1..8192")
+        return cls(match[1], low, high)
 
     @property
     def argument(self) -> str:
@@ -104,7 +117,7 @@ class DynamicSize:
         if given is None:
             return NotImplemented
         pairs = zip_longest(self.coefficients, given, fillvalue=0)
-        return DynamicSize.of(self.free, tuple(one + another for one, another in pairs))
+        return DynamicSize.of(self.free, tuple(map(sum, pairs)))
 
     __radd__ = __add__
 
@@ -122,9 +135,9 @@ class DynamicSize:
         if given is None:
             return NotImplemented
         found = [0] * (len(self.coefficients) + len(given) - 1)
-        for place, one in enumerate(self.coefficients):
-            for further, another in enumerate(given):
-                found[place + further] += one * another
+        for place, factor in enumerate(self.coefficients):
+            for further, other_factor in enumerate(given):
+                found[place + further] += factor * other_factor
         return DynamicSize.of(self.free, tuple(found))
 
     __rmul__ = __mul__

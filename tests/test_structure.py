@@ -19,7 +19,7 @@ CIRCLES = [
 """Modules that import each other, type-checking imports and those of functions included."""
 SIBLINGS = 26
 """Modules of one folder."""
-LARGER = {"core": 55}
+LARGER = {"core": 56}
 FLOORS = ("agent.history", "cli", "commands", "mcp_server", "python_api", "runtime")
 """What stands above the agent, and what reads runs."""
 FILES, LINES, IN_FUNCTIONS = 101, 16_850, 83

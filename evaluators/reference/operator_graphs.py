@@ -66,7 +66,12 @@ def operator_graph(
     if any(isinstance(item, list | tuple | dict) for item in inputs):
         raise ValueError("the reference takes a list of tensors as an argument")
     with torch.no_grad():
-        program = torch.export.export(model, tuple(inputs), dynamic_shapes=shapes, strict=False)
+        try:
+            program = torch.export.export(model, tuple(inputs), dynamic_shapes=shapes, strict=False)
+        except torch._dynamo.exc.UserError as error:
+            if free is None or "Constraints violated" not in str(error):
+                raise
+            raise ValueError(f"the reference fixes {free.name} or narrows its range, so it cannot be free") from None
         program = program.run_decompositions(_decompositions())
     signature = program.graph_signature
     if signature.user_inputs_to_mutate:
