@@ -37,7 +37,7 @@ EXAMPLES = (
 POSITIONAL = ("results",)
 _RESERVED = re.compile(
     "OPERATOR|verify|benchmark|fallbacks|module|checks|dispatch|launch|modules|operators|timing|kernels|reference|"
-    "compare|measure|Path|Tensor|nn|Any|Sequence|SizeCheck|CallTimes|DeployedOperator|OperatorModule|"
+    "compare|measure|plugin|Path|Tensor|nn|Any|Sequence|SizeCheck|CallTimes|DeployedOperator|OperatorModule|"
     "bool|dict|int|list|str"
 )
 """Names that every package has or uses."""
@@ -68,7 +68,8 @@ class Options(BaseOptions):
     )
     layout: PackageLayout = option(
         PackageLayout.WHEEL,
-        "wheel: for pip, with tests; kernels: as Hugging Face's package `kernels` loads it.",
+        "wheel: for pip, with tests; vllm, sglang: that, as a plug-in which registers the operator in each process of "
+        "the engine; kernels: as Hugging Face's package `kernels` loads it.",
     )
     license: str | None = option(
         None, "SPDX expression of the package's licence; by default what the files state.", metavar="SPDX"

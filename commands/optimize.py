@@ -90,7 +90,7 @@ class Options(RunOptions, ReturnOptions):
             if free.low == free.high:
                 raise OptionError(f"`dynamic` {self.dynamic!r} is one size", "write tokens=1..8192")
             if self.backward or self.remote is not None or is_function(self.kernel):
-                other = "backward" if self.backward else "evaluator" if self.remote else "a function as `kernel`"
+                other = "`backward`" if self.backward else "`evaluator`" if self.remote else "a function as `kernel`"
                 raise OptionError(f"`dynamic` does not go together with {other}", "leave one of them out")
         if self.backward and self.problem is None:
             raise OptionError("`backward` needs a `problem`", "name the module whose gradients are to be optimized")

@@ -44,9 +44,15 @@ class Entry:
             "arguments": list(self.description.arguments),
             "sizes": self.measured.sizes,
             "repeatable": is_repeatable(self.measured.kernel.source),
+            "deterministic": self.is_deterministic,
             "measured": {name: evidence[name] for name in FIGURES if name in evidence},
             "environment": environment_of(evidence),
         }
+
+    @property
+    def is_deterministic(self) -> bool:
+        """Whether the kernel adds in a fixed order: its text has no atomics."""
+        return "atomic" not in self.measured.kernel.source
 
     @property
     def in_words(self) -> str:

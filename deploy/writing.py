@@ -48,6 +48,26 @@ class PackageLayout(StrEnum):
 
     WHEEL = "wheel"
     HUB = "kernels"
+    VLLM = "vllm"
+    SGLANG = "sglang"
+
+
+@dataclass(frozen=True)
+class EnginePlugin:
+    """How an engine finds plug-ins."""
+
+    engine: str
+    group: str
+    """Of entry points."""
+    variable: str
+    """The environment variable that names the plug-ins to load."""
+
+
+PLUGINS = {
+    PackageLayout.VLLM: EnginePlugin("vLLM", "vllm.general_plugins", "VLLM_PLUGINS"),
+    PackageLayout.SGLANG: EnginePlugin("SGLang", "sglang.srt.plugins", "SGLANG_PLUGINS"),
+}
+"""https://docs.vllm.ai/en/stable/design/plugin_system and https://docs.sglang.io/docs/hardware-platforms/plugin."""
 
 
 @dataclass(frozen=True)
@@ -169,6 +189,7 @@ def _rendered(deployment: Deployment, folder: Path) -> dict[Path, str]:
         loader=FileSystemLoader(_TEMPLATES), undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True
     )
     description = deployment.entries[0].description
+    plugin = PLUGINS.get(deployment.layout)
     values: dict[str, Any] = {
         "operator": deployment.name,
         "package": deployment.package,
@@ -179,11 +200,15 @@ def _rendered(deployment: Deployment, folder: Path) -> dict[Path, str]:
         "module": bool(description.weights),
         "python": _OLDEST_PYTHON,
         "hub": deployment.layout is PackageLayout.HUB,
+        "engine": plugin.engine if plugin else "",
+        "group": plugin.group if plugin else "",
+        "variable": plugin.variable if plugin else "",
         "dependencies": json.dumps(_dependencies((*deployment.entries, *deployment.gradients))),
         "licence": deployment.licence,
         "licence_text": deployment.licence or "none is stated by the kernels' files; state yours in pyproject.toml",
         "rows": [_readme_row(entry) for entry in (*deployment.entries, *deployment.gradients)],
         "versions": _versions(deployment.entries),
+        "atomic": not all(entry.is_deterministic for entry in (*deployment.entries, *deployment.gradients)),
     }
     package = deployment.root(folder) / deployment.package
     places = {
@@ -191,7 +216,9 @@ def _rendered(deployment: Deployment, folder: Path) -> dict[Path, str]:
         package / "__main__.py": "main.py.j2",
         folder / "README.md": "README.md.j2",
     }
-    if deployment.layout is PackageLayout.WHEEL:
+    if plugin is not None:
+        places[package / "plugin.py"] = "plugin.py.j2"
+    if deployment.layout is not PackageLayout.HUB:
         places[folder / "tests" / f"test_{deployment.short}.py"] = "test.py.j2"
         places[folder / "pyproject.toml"] = "pyproject.toml.j2"
     return {path: _template(environment, name, values) for path, name in places.items()}

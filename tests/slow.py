@@ -62,6 +62,7 @@ SLOW = (
     "deploy/test_deploy.py::test_triton_kernels_of_two_sizes_serve_a_range",
     "deploy/test_dynamic.py::test_one_kernel_serves_a_range_with_the_config_of_each_part",
     "deploy/test_deploy.py::test_what_only_tracing_shows_leaves_no_folder",
+    "deploy/test_engine_plugins.py",
     "deploy/test_operators.py::test_compiled_code_of_another_package_of_the_name_is_not_run",
     "deploy/test_gradients.py",
     "deploy/test_tuned_products.py::test_products_of_a_sweep_serve_a_range_in_triton_s_interpreter",

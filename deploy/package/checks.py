@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from .dispatch import TableRow
-from .modules import exact_products
+from .modules import changed_settings, exact_products
 from .operators import DeployedOperator
 
 SEEDS = (0, 1, 2)
@@ -27,6 +27,8 @@ class SizeCheck:
     """Whether all errors are within the tolerance of their dtype."""
     by_kernel: bool
     """Whether the kernel served the calls, and not the reference."""
+    settings: str = ""
+    """Settings of torch that are not its defaults and change what the reference computes. TF32 was off in any case."""
 
     @property
     def passed(self) -> bool:
@@ -35,7 +37,8 @@ class SizeCheck:
 
     def __str__(self) -> str:
         verdict = "ok" if self.passed else "not served by the kernel" if self.allowed else "WRONG"
-        return f"{self.kernel} at {self.sizes}: {verdict}, largest error {self.error:.2e}"
+        settings = f", with {self.settings}" if self.settings else ""
+        return f"{self.kernel} at {self.sizes}: {verdict}, largest error {self.error:.2e}{settings}"
 
 
 def here(row: TableRow) -> bool:
@@ -74,11 +77,13 @@ def compare(operator: DeployedOperator, call: Any) -> list[SizeCheck]:
 
 def _compared(operator: DeployedOperator, call: Any, row: TableRow, sizes: dict[str, Any]) -> SizeCheck:
     worst, allowed, missed = 0.0, True, sum(operator.dispatch.counted.values())
+    settings: dict[str, Any] = {}
     for seed in SEEDS:
         arguments = arguments_at(operator, row, sizes, seed)
         count = len(arguments) - len(operator.weights)
         reference = operator.modules.reference(row.sizes, row.device)
         with torch.no_grad(), exact_products():
+            settings = changed_settings()
             expected = _listed(reference(arguments[:count], arguments[count:]))
             actual = _listed(call(*arguments))
         for found, other in zip(actual, expected, strict=True):
@@ -87,7 +92,8 @@ def _compared(operator: DeployedOperator, call: Any, row: TableRow, sizes: dict[
             worst = max(worst, error)
     served = sum(operator.dispatch.counted.values()) == missed
     text = ", ".join(f"{name}={value}" for name, value in sizes.items()) or "the reference's sizes"
-    return SizeCheck(row.kernel, text, worst, allowed, served)
+    told = ", ".join(f"{name}={value}" for name, value in settings.items() if not name.endswith("allow_tf32"))
+    return SizeCheck(row.kernel, text, worst, allowed, served, told)
 
 
 def difference(operator: DeployedOperator, actual: torch.Tensor, expected: torch.Tensor) -> tuple[float, bool]:

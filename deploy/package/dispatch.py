@@ -36,6 +36,8 @@ class TableRow:
     """Constants of the reference's file that were set when the kernel was measured."""
     repeatable: bool = False
     """Whether a call may be repeated from its steps: its Python reads no memory of tensors."""
+    deterministic: bool = True
+    """Whether the kernel adds in a fixed order: it has no atomics."""
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> TableRow:
@@ -48,6 +50,7 @@ class TableRow:
             None if free is None else (free["size"], free["from"], free["to"]),
             plain["sizes"],
             plain.get("repeatable", False),
+            plain.get("deterministic", True),
         )
 
     def mismatch(self, arguments: Sequence[Any], aligned: bool = True) -> str:
@@ -141,7 +144,7 @@ class Dispatch:
                 self._chosen[key] = found
         if isinstance(found, TableRow):
             return found
-        self._count(found, arguments)
+        self.count(found, arguments)
         return None
 
     def _find(self, arguments: Sequence[Any], aligned: bool) -> TableRow | str:
@@ -154,7 +157,8 @@ class Dispatch:
         # The row that came closest tells why.
         return max(reasons, key=("device", "dtype", "strides", "values", "sizes").index)
 
-    def _count(self, reason: str, arguments: Sequence[Any]) -> None:
+    def count(self, reason: str, arguments: Sequence[Any]) -> None:
+        """Count a call that the reference serves; the first one is told."""
         with self._lock:
             first = not self.counted
             self.counted[reason] += 1

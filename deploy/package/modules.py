@@ -145,6 +145,29 @@ def exact_products() -> Iterator[None]:
         torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
 
 
+def changed_settings() -> dict[str, Any]:
+    """Return the settings of torch that change what the reference computes, where they are not torch's defaults.
+
+    Kernels do not follow them; operators whose kernels add in no fixed order are computed by the reference where torch
+    is to be deterministic.
+    """
+    products, convolutions = torch.backends.cuda.matmul, torch.backends.cudnn
+    found = {
+        "torch.backends.cuda.matmul.allow_tf32": (products.allow_tf32, False),
+        "torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction": (
+            products.allow_bf16_reduced_precision_reduction,
+            True,
+        ),
+        "torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction": (
+            products.allow_fp16_reduced_precision_reduction,
+            True,
+        ),
+        "torch.backends.cudnn.allow_tf32": (convolutions.allow_tf32, True),
+        "torch.use_deterministic_algorithms": (torch.are_deterministic_algorithms_enabled(), False),
+    }
+    return {name: value for name, (value, usual) in found.items() if value != usual}
+
+
 def _places(module: torch.nn.Module, name: str) -> list[tuple[dict[str, Any], str]]:
     path, _, key = name.rpartition(".")
     try:

@@ -47,6 +47,7 @@ class DeployedOperator:
         interpreted = os.environ.get("TRITON_INTERPRET", "0") not in ("", "0")
         rows = [TableRow.of(item) for item in table["kernels"]]
         self.dispatch = Dispatch(self.name, [replace(row, device="cpu") for row in rows] if interpreted else rows)
+        self._deterministic = all(row.deterministic for row in rows)
         self.modules = PackageModules(package, folder, self.weights)
         self._folder = folder
         self.schema: Any = None
@@ -101,6 +102,9 @@ class DeployedOperator:
         if torch._C._is_any_autocast_enabled():
             with torch._C._DisableAutocast():
                 return self(*arguments)
+        if not self._deterministic and torch.are_deterministic_algorithms_enabled():
+            self.dispatch.count("settings", arguments)
+            return self.by_reference([item.detach() if isinstance(item, torch.Tensor) else item for item in arguments])
         key = key_of(arguments)
         ready: dict[Any, _Ready] = self._ready.__dict__
         found = ready.get(key)

@@ -73,6 +73,7 @@ def hand_made(
     load: bool = True,
     reference: str = REFERENCE,
     repeatable: bool = False,
+    deterministic: bool = True,
     **table: Any,
 ) -> Any:
     """Write the package of `mylib::name` with one kernel, and import it if it is to be loaded."""
@@ -83,7 +84,7 @@ def hand_made(
     (package / "kernels" / "first.py").write_text(kernel)
     (package / "reference.py").write_text(reference)
     row = {"kernel": "first", "device": "cpu", "arguments": arguments, "serves": serves, "sizes": {}}
-    row["repeatable"] = repeatable
+    row |= {"repeatable": repeatable, "deterministic": deterministic}
     (package / "table.json").write_text(json.dumps({**TABLE, **table, "name": f"mylib::{name}", "kernels": [row]}))
     (package / "__init__.py").write_text(
         _INIT.format(signature="x: torch.Tensor, weight: torch.Tensor", names="x, weight")

@@ -70,7 +70,7 @@ def test_a_package_trains_with_kernels(tmp_path: Path) -> None:
     assert served == [True] * 4 and by_kernel == 1  # found once, repeated then
     assert other and twice and compiled and later == 0 and checks == [True, True]
     tried = own_tests(tmp_path / "out")
-    assert tried.returncode == 0 and "7 passed, 1 skipped" in tried.stdout, tried.stdout
+    assert tried.returncode == 0 and "8 passed, 1 skipped" in tried.stdout, tried.stdout
 
 
 def test_wrong_gradients_are_not_deployed(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from kernels import get_local_kernel
 linear = get_local_kernel(Path(".").resolve())
 compiled = torch.compile(lambda x, *weights: linear.linear(x, *weights), fullgraph=True)
 found = compiled(torch.randn(32, 64), torch.randn(64, 64), torch.randn(64))
+torch.library.opcheck(linear.linear, (torch.randn(32, 64), torch.randn(64, 64, requires_grad=True), torch.randn(64)))
 print([check.passed for check in linear.verify()], list(found.shape), linear.fallbacks())
 """
 

@@ -104,3 +104,38 @@ def test_a_gradient_that_its_kernel_lacks_is_the_references(tmp_path: Path) -> N
         torch.testing.assert_close(x.grad, 2 * x * weight)
         torch.testing.assert_close(weight.grad, (x * x).sum(0) if trained else None)
     assert len(calls) == 1
+
+
+def test_opcheck_finds_operators_of_python_lawful(tmp_path: Path) -> None:
+    """The kinds whose packages have no tests of their own: with a range in plain torch, and of repeated steps."""
+    arguments = [["float32", ["rows", 8]], ["float32", [8]]]
+    ranged = hand_made(tmp_path, "ranged", serves={"size": "rows", "from": 2, "to": 8}, arguments=arguments)
+    repeated = hand_made(tmp_path, "repeated", repeatable=True)
+    for deployed in (ranged, repeated):
+        for _ in range(2):
+            torch.library.opcheck(deployed.call, (torch.rand(4, 8, requires_grad=True), torch.rand(8)))
+
+
+def test_kernels_with_atomics_leave_deterministic_calls_to_the_reference(tmp_path: Path) -> None:
+    deployed = hand_made(tmp_path, "atomic", KERNEL.replace("x * x", "2 * x * x"), deterministic=False)
+    x, weight = torch.rand(4, 8), torch.rand(8)
+    assert torch.equal(deployed.call(x, weight), 2 * x * x * weight)
+    torch.use_deterministic_algorithms(True)
+    try:
+        with pytest.warns(UserWarning, match="no kernel for these settings"):
+            assert torch.equal(deployed.call(x, weight), x * x * weight)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert deployed.OPERATOR.dispatch.counted == {"settings": 1}
+    assert torch.equal(deployed.call(x, weight), 2 * x * x * weight)
+
+
+def test_a_comparison_names_settings_that_are_not_torchs_defaults(tmp_path: Path) -> None:
+    deployed, products = hand_made(tmp_path, "settings"), torch.backends.cuda.matmul
+    assert deployed.verify()[0].settings == ""
+    products.allow_bf16_reduced_precision_reduction = False
+    try:
+        (check,) = deployed.verify()
+    finally:
+        products.allow_bf16_reduced_precision_reduction = True
+    assert check.passed and str(check).endswith("allow_bf16_reduced_precision_reduction=False")
