@@ -35,19 +35,13 @@ from kernelwright.tuners.gemm.result import ShapeResult
 from kernelwright.tuners.gemm.shapes import Shape
 from kernelwright.tuners.gemm.stores import store_of
 from kernelwright.tuners.gemm.stores.store import ConfigKey
+from kernelwright.tuners.gemm.stores.vllm import DEFAULT
 
 FP16 = [[[16, 64, 256, 1024, 4096], n, k] for n, k in [(1024, 1024), (4096, 1024), (4096, 4096), (7168, 2048)]]
 WEIGHTS = [(1024, 1024), (4096, 1024), (7168, 2048), (4096, 7168), (1536, 7168)]
 """The two of aiter's guide, and three of DeepSeek-V3's."""
 A8W8 = [[[16, 32, 64, 128, 256, 512, 2048, 4096], n, k] for n, k in WEIGHTS]
 EXHAUSTIVE = [[[64], 4096, 1024], [[2048], 4096, 1024]]
-VLLM_DEFAULT = Config(
-    {
-        **{"BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": 128, "BLOCK_SIZE_K": 128, "GROUP_SIZE_M": 32},
-        **{"NUM_WARPS": 4, "NUM_STAGES": 2, "SPLIT_K": 1, "VARIANT": "plain"},
-    }
-)
-"""What vLLM takes for a shape without a file."""
 
 
 def print_line(event: Event) -> None:
@@ -132,7 +126,7 @@ def a8w8(arguments: argparse.Namespace) -> dict[str, Any]:
             if entry.config is None or (shape.m, shape.n, shape.k) in done:
                 continue
             problem = task.problem(shape)
-            others = [VLLM_DEFAULT] if arguments.backend == Backend.TRITON else []
+            others = [DEFAULT] if arguments.backend == Backend.TRITON else []
             tuned, *default = evaluator.compare(problem, task.kernel, [entry.config, *others])
             (cublas,) = evaluator.compare(*task.baseline(shape), [Config()])
             profile = evaluator.profile(problem)

@@ -29,7 +29,7 @@ from ...tuners.gemm.device import Device
 from ...tuners.gemm.fields import suited
 from ...tuners.gemm.lookup import configs_folder, installed
 from ...tuners.gemm.outcome import first_message, largest_error
-from ...tuners.gemm.result import ShapeResult
+from ...tuners.gemm.result import PINNED, ShapeResult
 from ...tuners.gemm.rule import fit_rule
 from ...tuners.gemm.shapes import Shape
 from ...tuners.gemm.sizes import Sizes
@@ -123,7 +123,7 @@ def plan(options: Options, runtime: Runtime) -> Plan:
         devices=devices,
         device=device,
         sizes=sizes,
-        task=replace(task, fixed=store.fixed(subject)),
+        task=replace(task, fixed=store.fixed(subject), default=store.default(subject)),
         subject=subject,
         store=store,
         target=target,
@@ -181,7 +181,9 @@ def _saved(plan: Plan, shapes: Sequence[ShapeResult], emit: Emit) -> dict[str, A
     entries = [entry for item in shapes if (entry := item.entry)]
     if not entries:
         return {}
+    pinned = ", ".join(str(item.shape) for item in shapes if item.chosen == PINNED)
     told = {"times": NOT_MEASURED, "compiled for": plan.device.limits.architecture} if plan.compile_only else {}
+    told |= {"the engine's default, no config was faster": pinned} if pinned else {}
     files = plan.store.save(plan.target, plan.subject, entries, {**versions(shapes), **told})
     for path in files:
         for line in older_entries(path, plan.subject.backend):

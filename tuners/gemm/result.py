@@ -10,6 +10,7 @@ from ...core import Config
 from .shapes import Shape
 from .stores.store import ConfigEntry
 
+PINNED = "the engine's default, no config was faster"
 MEASURED, KEPT, CHECKED = "measured", "analytic choice, no config was faster", "analytic choice, checked, not timed"
 
 
@@ -23,6 +24,8 @@ class ShapeResult:
     time_ms: float | None = None
     analytic_ms: float | None = None
     """The analytic choice's."""
+    default_ms: float | None = None
+    """The engine's default, timed interleaved with the choice."""
     reference_ms: float | None = None
     """The problem's PyTorch reference."""
     baseline_ms: float | None = None
@@ -82,8 +85,11 @@ class ShapeResult:
         routing = {"experts": found.get("E", 0), "top_k": found.get("TOP_K", 0)}
         shape = Shape(m=found["M"], n=found["N"], k=found["K"], layout=found["layout"], **routing)
         config = Config(found["config"]) if found["config"] else None
-        plain = {name: found[name] for name in _PLAIN}
+        plain = {name: found[name] for name in _PLAIN if name in found}
         return cls(shape, config, found["chosen"] or MEASURED, environment=found["environment"], **plain)
 
 
-_PLAIN = ("time_ms", "analytic_ms", "reference_ms", "baseline_ms", "max_error", "trials", "seconds", "error")
+_PLAIN = (
+    *("time_ms", "analytic_ms", "default_ms", "reference_ms", "baseline_ms"),
+    *("max_error", "trials", "seconds", "error"),
+)

@@ -15,7 +15,7 @@ from ..search import SEARCHED, Search
 from .analytic import analytic_choice, first_configs, space_for
 from .ledger import Ledger
 from .outcome import first_message, kernel_of, largest_error, result_of, times_of
-from .result import CHECKED, ShapeResult
+from .result import CHECKED, PINNED, ShapeResult
 from .shapes import Shape
 from .task import Task
 
@@ -81,12 +81,27 @@ class ShapeSearch:
             )  # fmt: skip
             found = search.run()
         self._ledger.write_kernel(shape, kernel_of(problem, kernel, found, analytic))
-        return self._beside_the_library(evaluator, result_of(shape, found, analytic))
+        result = self._beside_the_default(evaluator, result_of(shape, found, analytic))
+        return self._beside_the_library(evaluator, result)
 
     def _tell(self, shape: Shape, event: Event) -> None:
         """Pass a trial on, with the shape that it is of; several shapes are searched at once."""
         if isinstance(event, TrialDone):
             self.emit(replace(event, origin=str(shape)))
+
+    def _beside_the_default(self, evaluator: Evaluator, result: ShapeResult) -> ShapeResult:
+        """Return a result with the time of the engine's default, which is the choice unless another is faster."""
+        task, default = self.task, self.task.default
+        if default is None or result.config is None or result.config == default:
+            return result
+        # The default may be no member of the space; it is judged like one.
+        tuned, other = evaluator.compare(task.problem(result.shape), task.kernel, [result.config, default])
+        if not other.ok or tuned.latency_ms is None or other.latency_ms is None:
+            return result
+        gain = tuned.gain_over(other)
+        if gain is not None and gain.low > 1.0:
+            return replace(result, time_ms=tuned.latency_ms, default_ms=other.latency_ms)
+        return replace(result, config=default, chosen=PINNED, time_ms=other.latency_ms, default_ms=other.latency_ms)
 
     def _beside_the_library(self, evaluator: Evaluator, result: ShapeResult) -> ShapeResult:
         """Return a result with the time of cuBLAS, if there is one."""

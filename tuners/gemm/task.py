@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...core import Budget, DeviceLimits, Kernel, MatrixProduct, TorchProblem, Value
+from ...core import Budget, Config, DeviceLimits, Kernel, MatrixProduct, TorchProblem, Value
 from .. import catalogue
 from .analytic import product_of
 from .shapes import Shape
@@ -33,6 +33,8 @@ class Task:
     """Whether the device can time the kernel; else the analytic choice is checked only."""
     baseline: Callable[[Shape], tuple[TorchProblem, Kernel]] | None = None
     """A problem with cuBLAS as reference, if it is to be measured, and a kernel for it."""
+    default: Config | None = None
+    """What the engine takes for a shape without an entry, if that is known."""
     tolerances: Mapping[str, float] = field(default_factory=dict)
     """Tolerances that replace the problem's own, by dtype."""
     reference_is_baseline: bool = False

@@ -31,7 +31,7 @@ from kernelwright.core.events import Event, Note, PartDone, TrialDone
 from kernelwright.corpus import find_kernel, find_problem
 from kernelwright.tuners.gemm.device import H200_LIMITS
 from kernelwright.tuners.gemm.ledger import ALIKE
-from kernelwright.tuners.gemm.result import CHECKED, MEASURED, ShapeResult
+from kernelwright.tuners.gemm.result import CHECKED, MEASURED, PINNED, ShapeResult
 from kernelwright.tuners.gemm.shapes import Shape
 from kernelwright.tuners.gemm.sweep import Sweep, order
 from kernelwright.tuners.gemm.task import Task
@@ -118,6 +118,19 @@ def at(shape: Shape) -> TorchProblem:
 def task(**changes: Any) -> Task:
     defaults: dict[str, Any] = {"tuner": "hill_climb", "budget": Budget(trials=15)}
     return Task(KERNEL, at, H200_LIMITS, "float16", 2, **{**defaults, **changes})
+
+
+def test_an_entry_that_does_not_beat_the_engines_default_pins_it(tmp_path: Path) -> None:
+    """Both are timed in the same run; the default need not be in the space."""
+    (tuned,) = Sweep(task(), [MadeUp()], tmp_path / "none", Log()).run(SHAPES[:1])
+    assert tuned.config is not None and tuned.default_ms is None
+    best = Config({**tuned.config, "GROUP_SIZE_M": 1, "NUM_WARPS": 1})
+    slow = Config({**tuned.config, "BLOCK_SIZE_N": 16, "NUM_STAGES": 1})
+    for default, chosen in ((best, PINNED), (slow, MEASURED)):
+        (found,) = Sweep(task(default=default), [MadeUp()], tmp_path / chosen[:5], Log()).run(SHAPES[:1])
+        assert found.chosen == chosen and (found.config == default) == (chosen == PINNED)
+        assert found.time_ms is not None and found.default_ms is not None and found.time_ms <= found.default_ms
+        assert ShapeResult.of_json(found.to_json()).default_ms == found.default_ms
 
 
 def test_every_shape_gets_its_best_config_and_the_gain_over_the_analytic_choice(tmp_path: Path) -> None:

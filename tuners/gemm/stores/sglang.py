@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from ....core import Config
 from ..shapes import Shape
 from .store import MOE, ConfigEntry, ConfigKey, Document, FoundEntry
-from .vllm import Vllm
+from .vllm import DEFAULT, Vllm
 
 _FOLDER = re.compile(r"triton_(\d+)_(\d+)_(\d+)")
 
@@ -20,6 +21,7 @@ class Sglang(Vllm):
 
     id = "sglang"
     block_shape = "[128, 128]"
+    default_config = Config({**DEFAULT, "NUM_STAGES": 3})
 
     def folder(self, target: Path, subject: ConfigKey) -> Path:
         """Return the folder of a version of Triton, for experts."""

@@ -99,6 +99,10 @@ class EngineFormat(ABC):
     def find(self, target: Path, subject: ConfigKey, shape: Shape) -> FoundEntry | None:
         """Return the entry that the engine uses for a shape; None if it uses its default."""
 
+    def default(self, subject: ConfigKey) -> Config | None:
+        """Return what the engine takes for a shape without an entry; None where that is not known."""
+        return None
+
     def stated_versions(self, document: Document) -> Versions:
         """Return the versions that a file itself states for its entries."""
         return {}

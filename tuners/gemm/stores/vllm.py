@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from ....core import OptionError
+from ....core import Config, OptionError, Value
 from ..fields import missing_fields, to_fields
 from ..shapes import Shape
 from .stamp import Versions
@@ -25,6 +25,12 @@ from .store import (
     read_json,
 )
 
+_DEFAULT: Mapping[str, Value] = {
+    **{"BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": 128, "BLOCK_SIZE_K": 128, "GROUP_SIZE_M": 32},
+    **{"NUM_WARPS": 4, "NUM_STAGES": 2, "SPLIT_K": 1, "VARIANT": "plain"},
+}
+DEFAULT = Config(_DEFAULT)
+"""What vLLM takes for a product with block scales without a file."""
 VERSION = "triton_version"
 """A key of vLLM's files for experts, which it drops when it reads one."""
 
@@ -36,6 +42,8 @@ class Vllm(EngineFormat):
     id = "vllm"
     kernels = (BLOCKSCALE, MOE)
     block_shape: ClassVar[str] = "[128,128]"
+    default_config: ClassVar[Config] = DEFAULT
+    """What the engine takes for a product with block scales that has no file."""
 
     def folder(self, target: Path, subject: ConfigKey) -> Path:
         """Return the folder of the files."""
@@ -89,6 +97,10 @@ class Vllm(EngineFormat):
             return None
         nearest = min(rows, key=lambda key: abs(int(key) - shape.m))
         return FoundEntry(document[nearest], path, nearest)
+
+    def default(self, subject: ConfigKey) -> Config | None:
+        """For products with block scales; for experts it depends on the version."""
+        return self.default_config if subject.kernel == BLOCKSCALE else None
 
     def stated_versions(self, document: Document) -> Versions:
         """For experts that of Triton."""
