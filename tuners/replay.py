@@ -5,19 +5,24 @@ The processes of a replay import this alone.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import multiprocessing
+import os
 import signal
 import statistics
+import threading
 import time
+import traceback
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from queue import SimpleQueue
+from typing import cast
 
 from ..core import Config, KernelwrightError, OptionError, SearchSpace, Tuner
 from ..core.environment import cores
@@ -158,8 +163,6 @@ def replay_all(task: ReplayTask, names: Sequence[str], seeds: int, emit: Emit) -
     """Let each tuner search from as many seeds, over all cores. `ReplayError` when a process dies."""
     try:
         replays = _replay_all(task, names, seeds, emit)
-    except BrokenProcessPool:
-        raise ReplayError("a process of the replay died, perhaps out of memory", "try fewer tuners") from None
     finally:
         for name in names:
             emit(Step(name, seeds, seeds, over=True))
@@ -173,39 +176,65 @@ def load(file: Path, warm: Path | None) -> tuple[Recording, Warm]:
 
 
 def _replay_all(task: ReplayTask, names: Sequence[str], seeds: int, emit: Emit) -> dict[str, list[ReplayedSearch]]:
-    tasks = [(name, seed) for name in names for seed in range(seeds)]
+    waiting = deque((name, seed) for name in names for seed in range(seeds))
     done: dict[tuple[str, int], ReplayedSearch] = {}
     finished_seeds = dict.fromkeys(names, 0)
-    with _pool(min(cores(), len(tasks))) as pool:
+    with _workers(task, min(cores(), len(waiting))) as workers:
         for name in names:
             emit(Step(name, seeds))
-        # Not `as_completed`, which locks all futures at once: interrupted there, the pool would wait forever.
-        finished = SimpleQueue[Future[ReplayedSearch]]()
-        with _held_back_interrupt():
-            futures = {pool.submit(_search, task, *which): which for which in tasks}
-            for future in futures:
-                future.add_done_callback(finished.put)
-        for _ in tasks:
-            future = finished.get()
-            name, _ = which = futures[future]
-            done[which] = future.result()
-            finished_seeds[name] += 1
-            emit(Step(name, seeds, finished_seeds[name]))
+        running = {worker: _begin(worker, waiting.popleft()) for worker in workers}
+        while running:
+            for worker in cast("list[_Worker]", wait(list(running))):
+                name, _ = which = running.pop(worker)
+                done[which] = _result(worker)
+                finished_seeds[name] += 1
+                emit(Step(name, seeds, finished_seeds[name]))
+                if waiting:
+                    running[worker] = _begin(worker, waiting.popleft())
     return {name: [done[name, seed] for seed in range(seeds)] for name in names}
 
 
+_Worker = Connection
+"""The connection to a process, which alone holds the other end: its death, at whatever moment, ends the connection."""
+
+
 @contextmanager
-def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes that are stopped at once when the work is cancelled."""
-    before = set(multiprocessing.active_children())
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        try:
-            yield pool
-        except BaseException:
-            # Without its processes the pool drops its queue; an orderly shutdown would finish running work.
-            for child in set(multiprocessing.active_children()) - before:
-                child.terminate()
-            raise
+def _workers(task: ReplayTask, count: int) -> Iterator[list[_Worker]]:
+    """Processes that search, and that end at once with the block, and with this process."""
+    context = multiprocessing.get_context("spawn")
+    processes, workers = list[SpawnProcess](), list[_Worker]()
+    try:
+        with _held_back_interrupt():
+            for _ in range(count):
+                ours, theirs = context.Pipe()
+                workers.append(ours)
+                processes.append(context.Process(target=_work, args=(task, theirs), daemon=True))
+                processes[-1].start()
+                theirs.close()
+        yield workers
+    finally:
+        for process in processes:
+            process.kill()  # it holds nothing, and SIGTERM would wait for one that is stopped
+        for process in processes:
+            process.join()
+        for worker in workers:
+            worker.close()
+
+
+def _begin(worker: _Worker, which: tuple[str, int]) -> tuple[str, int]:
+    with contextlib.suppress(OSError):  # it died; there will be no result
+        worker.send(which)
+    return which
+
+
+def _result(worker: _Worker) -> ReplayedSearch:
+    try:
+        found = worker.recv()
+    except (EOFError, OSError):
+        raise ReplayError("a process of the replay died, perhaps out of memory", "try fewer tuners") from None
+    if isinstance(found, Exception):
+        raise found
+    return cast("ReplayedSearch", found)
 
 
 @contextmanager
@@ -225,6 +254,31 @@ def _loaded(file: Path, warm: Path | None) -> tuple[Recording, Warm]:
     Each reads the file itself: a config keeps its hash, and the hashes of texts differ between processes.
     """
     return load(file, warm)
+
+
+def _work(task: ReplayTask, calls: _Worker) -> None:
+    """Search for what is called for, until nobody calls any more."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            name, seed = calls.recv()
+            calls.send(_outcome(task, name, seed))
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that started it ends, even by SIGKILL, and even amid a search."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _outcome(task: ReplayTask, name: str, seed: int) -> ReplayedSearch | Exception:
+    try:
+        return _search(task, name, seed)
+    except Exception as error:
+        error.add_note(traceback.format_exc())  # which does not pass between processes
+        return error
 
 
 def _search(task: ReplayTask, name: str, seed: int) -> ReplayedSearch:

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +139,9 @@ def _seconds_used(session: int) -> float:
     return used / os.sysconf("SC_CLK_TCK")
 
 
-def test_ctrl_c_ends_it_at_once(recording: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def at_work(recording: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A replay in a session of its own whose processes search."""
     command = [sys.executable, "-m", "kernelwright", "tune", "replay", str(recording)]
     command += ["--tuner", "hill_climb", "--seeds", "20000"]
     with subprocess.Popen(
@@ -147,10 +150,40 @@ def test_ctrl_c_ends_it_at_once(recording: Path, tmp_path: Path) -> None:
         while _seconds_used(run.pid) < 3:  # it is at work then, however busy the machine is
             assert run.poll() is None
             time.sleep(0.05)
-        run.send_signal(signal.SIGINT)
-        _, errors = run.communicate(timeout=60)
-    assert run.returncode == 130
+        yield run
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(run.pid, signal.SIGKILL)
+
+
+def test_ctrl_c_ends_it_at_once(at_work: subprocess.Popen[str]) -> None:
+    at_work.send_signal(signal.SIGINT)
+    _, errors = at_work.communicate(timeout=60)
+    assert at_work.returncode == 130
     assert errors.strip() == "interrupted"
+
+
+def test_its_processes_end_with_a_command_that_is_killed(at_work: subprocess.Popen[str]) -> None:
+    """Its output ends: none of them holds it."""
+    at_work.kill()
+    _, errors = at_work.communicate(timeout=60)
+    assert errors == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_process_that_is_killed_ends_it(at_work: subprocess.Popen[str], number: signal.Signals) -> None:
+    """The others too, and one that is stopped."""
+    searching = _searching(at_work.pid)
+    for pid in searching[1:]:
+        os.kill(pid, signal.SIGSTOP)
+    os.kill(searching[0], number)
+    _, errors = at_work.communicate(timeout=60)
+    assert at_work.returncode == 1
+    assert errors.strip() == "error: a process of the replay died, perhaps out of memory; try fewer tuners"
+
+
+def _searching(command: int) -> list[int]:
+    children = Path(f"/proc/{command}/task/{command}/children").read_text().split()
+    return [int(pid) for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 @pytest.mark.parametrize("command", [[], ["replay"], ["export"]])
