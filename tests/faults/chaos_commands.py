@@ -22,6 +22,7 @@ from ..cli.commands import SCALE
 from ..cli.tuning import workplace
 from ..conftest import SCALE_KERNEL
 from ..surroundings import KERNELWRIGHT, WARM_SERVER
+from .command_output import output
 
 PRODUCT = """func.func @f(%l: tensor<8x16xf32>, %r: tensor<16x8xf32>, %o: tensor<8x8xf32>) -> tensor<8x8xf32> {
   %0 = linalg.matmul ins(%l, %r : tensor<8x16xf32>, tensor<16x8xf32>) outs(%o : tensor<8x8xf32>) -> tensor<8x8xf32>
@@ -176,7 +177,7 @@ class Place:
         self.temporary.mkdir()
         known = {name: value for name, value in os.environ.items() if name != WARM_SERVER}
         own = {"TMPDIR": str(self.temporary), "KERNELWRIGHT_CACHE": str(cache or self.folder / "cache")}
-        self._environment = {**known, **own}
+        self._environment = {**known, **own, "PYTHONFAULTHANDLER": "1"}
 
     @contextlib.contextmanager
     def person(self) -> Iterator[None]:
@@ -196,11 +197,14 @@ class Place:
             text=True,
         )
 
+    def output(self, run: subprocess.Popen[str]) -> str:
+        """What a command prints until nothing holds its output; the test fails where that does not end."""
+        return output(run, self.processes)
+
     def finished(self, words: Iterable[str]) -> int:
         """Run a command to its end; return its exit code."""
         with self.start(*words) as run:
-            assert run.stdout is not None
-            said = run.stdout.read()
+            said = self.output(run)
         assert run.returncode in ENDS, said
         assert "Traceback" not in said, said
         return run.returncode

@@ -30,25 +30,23 @@ IN_A_ROW = 3
 DRAWN = Counter(random.Random(SEED).choices(list(COMMANDS), [command.weight for command in COMMANDS.values()], k=KILLS))
 
 
-def is_pythons(pid: int) -> bool:
-    """Return whether it is the process in which Python keeps account of semaphores, whose end it reports itself."""
-    with contextlib.suppress(OSError):
-        return b"multiprocessing.resource_tracker" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    return False
+def kill_something(place: Place, run: subprocess.Popen[str], draw: random.Random) -> tuple[str, str]:
+    """Kill the command, or one of the processes that belong to it.
 
-
-def kill_something(place: Place, run: subprocess.Popen[str], draw: random.Random) -> str:
-    """Kill the command, or one of the processes that belong to it; return which, or nothing where all has ended."""
-    others = [pid for pid in place.processes() if pid != run.pid and not is_pythons(pid)]
+    Returns which, with its command line, or nothing where all has ended.
+    """
+    others = [pid for pid in place.processes() if pid != run.pid]
     if run.poll() is not None:
-        return ""
+        return "", "nothing was killed"
     if not others or draw.random() < 0.5:
         run.send_signal(signal.SIGKILL)
-        return "the command"
+        return "the command", "the command was killed"
     with contextlib.suppress(OSError):
-        os.kill(draw.choice(others), signal.SIGKILL)
-        return "one of its processes"
-    return ""
+        victim = draw.choice(others)
+        line = Path(f"/proc/{victim}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        os.kill(victim, signal.SIGKILL)
+        return "one of its processes", f"process {victim} was killed: {line}"
+    return "", "nothing was killed"
 
 
 def record(name: str, victims: Counter[str], seconds: float) -> None:
@@ -84,7 +82,7 @@ def test_kills_lose_and_repeat_nothing(name: str, tmp_path: Path) -> None:
         pytest.skip(f"no kill was drawn for it with seed {SEED}")
     if command.needs:
         pytest.importorskip(command.needs)
-    began, before = time.monotonic(), None
+    before = None
     cache = None if command.leaves.startswith("cache/") else tmp_path / "cache"
     if command.first:
         place = Place(tmp_path / "before", cache=cache)
@@ -98,8 +96,9 @@ def test_kills_lose_and_repeat_nothing(name: str, tmp_path: Path) -> None:
     undisturbed.require_clean()
     assert not command.leaves or list(undisturbed.folder.glob(command.leaves))
     expected = set(verdicts(undisturbed))
-    victims, number = Counter[str](), 0
-    while victims.total() < DRAWN[name]:
+    kills, number = 0, 0
+    while kills < DRAWN[name]:
+        began, victims = time.monotonic(), Counter[str]()
         assert number < 3 * DRAWN[name] + 9, "it ends before it can be killed"
         draw = random.Random(f"{SEED} {name} {number}")
         place = Place(tmp_path / str(number), before, cache)
@@ -110,9 +109,8 @@ def test_kills_lose_and_repeat_nothing(name: str, tmp_path: Path) -> None:
                 with place.start(*words) as run:
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         run.wait(draw.uniform(0.1, 0.95) * seconds)
-                    victim = kill_something(place, run, draw)
-                    assert run.stdout is not None
-                    said += [victim or "nothing was killed", run.stdout.read()]
+                    victim, told = kill_something(place, run, draw)
+                    said += [told, place.output(run)]
                 context = "\n".join(said)
                 assert "Traceback" not in context, context
                 victims.update([victim] if victim else [])
@@ -136,4 +134,5 @@ def test_kills_lose_and_repeat_nothing(name: str, tmp_path: Path) -> None:
             assert saved_plan(place.folder / "plan").steps, context
         place.require_clean()
         number += 1
-    record(name, victims, time.monotonic() - began)
+        kills += victims.total()
+        record(name, victims, time.monotonic() - began)
