@@ -24,7 +24,7 @@ def output(run: subprocess.Popen[str], others: Callable[[], Iterable[int]], limi
     of Python processes that have PYTHONFAULTHANDLER the stacks of all threads.
     """
     assert run.stdout is not None
-    pipe = os.readlink(f"/proc/self/fd/{run.stdout.fileno()}")
+    pipe = Path(f"/proc/self/fd/{run.stdout.fileno()}").readlink()
     with contextlib.suppress(subprocess.TimeoutExpired):
         return run.communicate(timeout=limit_s)[0]
     holding = _holders(pipe)
@@ -42,12 +42,12 @@ def output(run: subprocess.Popen[str], others: Callable[[], Iterable[int]], limi
     pytest.fail(f"its output has not ended after {limit_s:g} s (exit code {run.poll()}):\n{lines}\n\n{said}")
 
 
-def _holders(pipe: str) -> set[int]:
+def _holders(pipe: Path) -> set[int]:
     """The processes, except this one, that have a pipe open."""
     found = set()
     for place in Path("/proc").glob("[0-9]*/fd"):
         with contextlib.suppress(OSError):
-            if pipe in [os.readlink(entry) for entry in place.iterdir()]:
+            if pipe in [entry.readlink() for entry in place.iterdir()]:
                 found.add(int(place.parent.name))
     return found - {os.getpid()}
 
