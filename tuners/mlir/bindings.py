@@ -10,6 +10,9 @@ from typing import Any
 
 from ...core import OptionError, ProblemError
 
+LEVELS = 200
+"""Regions in one another that are read. Python's own limit is another one wherever a library has raised it."""
+
 
 def load() -> tuple[ModuleType, ModuleType]:
     """Return `iree.compiler.ir` and its dialect `linalg`. Raises `OptionError` if IREE is not installed."""
@@ -35,17 +38,22 @@ def parsed(source: str, name: str) -> Iterator[Any]:
         try:
             yield module
         except RecursionError:
-            raise ProblemError(f"{name} nests too deeply; correct the module") from None
+            raise ProblemError(f"{name} nests more than {LEVELS} levels deep; correct the module") from None
 
 
-def walk(operation: Any) -> list[Any]:
-    """Return an operation's inner operations in the order of the text: an operation's position is its place here."""
+def walk(operation: Any, levels: int = LEVELS) -> list[Any]:
+    """Return an operation's inner operations in the order of the text: an operation's position is its place here.
+
+    Raises `RecursionError`, which `parsed` tells, where they nest more levels deep.
+    """
+    if not levels:
+        raise RecursionError
     found = []
     for region in operation.regions:
         for block in region:
             for item in block.operations:
                 found.append(item.operation)
-                found += walk(item.operation)
+                found += walk(item.operation, levels - 1)
     return found
 
 

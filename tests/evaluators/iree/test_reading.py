@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,7 @@ from kernelwright.evaluators.iree.processes import IreeProcesses
 from kernelwright.evaluators.iree.reading import require_readable
 from kernelwright.evaluators.settings import Limits, Sandbox
 from kernelwright.tuners.mlir.analysis import analyse
+from kernelwright.tuners.mlir.bindings import LEVELS
 
 from .modules import MATMUL
 
@@ -48,8 +50,21 @@ def test_other_modules_are_left_to_the_parser(processes: IreeProcesses) -> None:
         analyse("no module", "none")
 
 
-def test_a_depth_that_the_parser_survives_and_python_does_not_is_told(processes: IreeProcesses) -> None:
+@pytest.mark.parametrize("recursion", [1000, 10_000])
+def test_a_depth_that_the_parser_survives_is_told_whatever_pythons_limit_is(
+    processes: IreeProcesses, recursion: int
+) -> None:
     deep = "module {" * 1500 + MATMUL + "}" * 1500
     require_readable(deep, "deep", processes)
-    with pytest.raises(ProblemError, match="deep nests too deeply"):
-        analyse(deep, "deep")
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(recursion)  # as libraries do
+    try:
+        with pytest.raises(ProblemError, match=f"deep nests more than {LEVELS} levels deep"):
+            analyse(deep, "deep")
+    finally:
+        sys.setrecursionlimit(before)
+
+
+def test_loops_in_loops_are_read() -> None:
+    nested = "module {" * 100 + MATMUL + "}" * 100
+    assert len(analyse(nested, "nested").operations) == len(analyse(MATMUL, "flat").operations) == 1

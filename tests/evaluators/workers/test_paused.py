@@ -16,6 +16,7 @@ from ...conftest import FAST, torch_kernel
 
 NO_LANDLOCK = None if landlock.abi() >= landlock.CONFINES_SIGNALS else "an old kernel's Landlock"
 WATCHED_S = 0.3
+STOPPED_S = 10.0
 BURNING = """
 import os, subprocess, sys, threading
 
@@ -46,6 +47,7 @@ def test_a_paused_worker_and_what_it_started_get_no_processor(scale_problem: Pro
         assert len(pids) == 2 and all(_used(pid, WATCHED_S) > 0 for pid in pids)
 
         worker.pause()
+        _await_stop(pids)
         assert [_used(pid, WATCHED_S) for pid in pids] == [0, 0]
 
         assert worker.call(20, op="release")["ok"]
@@ -66,6 +68,16 @@ def _named(name: str) -> list[int]:
         except OSError:
             continue
     return found
+
+
+def _await_stop(pids: list[int]) -> None:
+    """A thread that waits for a processor sees the signal when it next gets one."""
+    deadline = time.monotonic() + STOPPED_S
+    stats = [path for pid in pids for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    assert len(stats) > len(pids), "one of them has several threads"
+    while any(stat.read_text().rpartition(")")[2].split()[0] != "T" for stat in stats):
+        assert time.monotonic() < deadline, "not all threads have stopped"
+        time.sleep(0.01)
 
 
 def _used(pid: int, seconds: float) -> int:
