@@ -12,6 +12,7 @@ from pathlib import Path
 from ..core import Evaluation, JournalError, Kernel, Problem, ResultsError, RunRecord, is_own, read_journal, set_aside
 from ..core.evidence import with_evidence
 from ..core.files import write_whole
+from ..core.journal import numbered
 from .history.records import LOGS, conversation_text
 from .searches import TUNING
 from .turn import Turn
@@ -49,9 +50,17 @@ class Results:
         """Where the kernel is kept that was made for a problem without one."""
         return self.logs / f"first_kernel_{problem.name}_{backend}.py"
 
+    def history_path(self, problem: Problem, backend: str) -> Path:
+        """Where the turns of a problem's run are kept."""
+        return self.logs / f"optimization_history_{problem.name}{_suffix(backend)}.json"
+
+    def conversation_path(self, problem: Problem, backend: str) -> Path:
+        """Where the exchanges of a problem's run are kept as text."""
+        return self.logs / f"dspy_history_{problem.name}_{backend}.txt"
+
     def set_aside(self, problem: Problem, backend: str) -> None:
-        """Rename the files of an earlier run of the problem that could be resumed."""
-        set_aside(*self._to_resume(problem, backend))
+        """Rename the files of an earlier run of the problem, which may be that of another kernel."""
+        set_aside(*self._to_resume(problem, backend), *self._to_read(problem, backend))
 
     def bring_back(self, problem: Problem, backend: str, run: RunRecord) -> None:
         """Let a run that was set aside be the one that is resumed, where the last one is another: that of another
@@ -64,9 +73,10 @@ class Results:
             if number.isdecimal() and _is_of(earlier, run):
                 self.set_aside(problem, backend)
                 searches = self.logs.glob(f"{glob.escape(journal.stem)}{TUNING}*.{number}.jsonl")
-                transcript = self.transcript_path(problem, backend).with_suffix(f".{number}.jsonl")
-                for path in (*searches, *([transcript] if transcript.exists() else []), earlier):
-                    path.rename(path.with_name(f"{path.name.removesuffix(f'.{number}.jsonl')}.jsonl"))
+                others = (self.transcript_path(problem, backend), *self._to_read(problem, backend))
+                present = [path for path in (numbered(other, number) for other in others) if path.exists()]
+                for path in (*searches, *present, earlier):
+                    path.rename(path.with_name(f"{path.name.removesuffix(f'.{number}{path.suffix}')}{path.suffix}"))
                 return
 
     def resumes_own(self, problem: Problem, backend: str) -> bool:
@@ -87,6 +97,10 @@ class Results:
             *(path for path in searches if "." not in path.stem),
         ]
 
+    def _to_read(self, problem: Problem, backend: str) -> list[Path]:
+        """What is made of the journal and the transcript for people."""
+        return [self.history_path(problem, backend), self.conversation_path(problem, backend)]
+
     def save_kernel(self, problem: Problem, backend: str, kernel: Kernel, best: Evaluation, start: Evaluation) -> Path:
         """Write the kernel with the evidence in its header; the file's name has the speedup and the backend."""
         assert best.speedup is not None
@@ -98,14 +112,13 @@ class Results:
 
     def save_history(self, problem: Problem, backend: str, turns: Sequence[Turn]) -> Path:
         """Write one JSON object per turn."""
-        path = self.logs / f"optimization_history_{problem.name}{_suffix(backend)}.json"
         records = [turn.record().model_dump(mode="json", by_alias=True, exclude={"kind"}) for turn in turns]
-        return self._write(path, json.dumps(records, indent=2) + "\n")
+        return self._write(self.history_path(problem, backend), json.dumps(records, indent=2) + "\n")
 
     def save_conversation(self, problem: Problem, backend: str) -> Path | None:
         """Write all exchanges with models as text, if there were any."""
         transcript = self.transcript_path(problem, backend)
-        path = self.logs / f"dspy_history_{problem.name}_{backend}.txt"
+        path = self.conversation_path(problem, backend)
         return self._write(path, conversation_text(read_journal(transcript))) if transcript.exists() else None
 
     def _write(self, path: Path, text: str) -> Path:

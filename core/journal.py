@@ -41,7 +41,7 @@ def of(records: Iterable[Record], kind: type[T]) -> Iterator[T]:
 
 
 def set_aside(*paths: Path) -> None:
-    """Rename the journals of an earlier run, whatever their state, with one common number: `name.1.jsonl`.
+    """Rename the files of an earlier run, whatever their state, with one common number: `name.1.jsonl`.
 
     Raises `JournalError` if a run still writes one of them. Then none is renamed.
     """
@@ -50,10 +50,15 @@ def set_aside(*paths: Path) -> None:
         for path in present:
             hold(stack.enter_context(path.open("rb")), path, ELSEWHERE)
         number = 1
-        while any(path.with_suffix(f".{number}.jsonl").exists() for path in paths):
+        while any(numbered(path, number).exists() for path in paths):
             number += 1
         for path in present:
-            path.rename(path.with_suffix(f".{number}.jsonl"))
+            path.rename(numbered(path, number))
+
+
+def numbered(path: Path, number: int | str) -> Path:
+    """Return the name that a file of an earlier run has: `name.1.jsonl`."""
+    return path.with_suffix(f".{number}{path.suffix}")
 
 
 class Journal:

@@ -125,6 +125,29 @@ def test_of_two_kernels_of_a_problem_each_goes_on_with_its_own_run(tmp_path: Pat
     assert next(iter(read_journal(journal))) == runs[0], "a run that no file is of changes nothing"
 
 
+def test_of_two_kernels_of_a_problem_each_keeps_its_own_history(tmp_path: Path) -> None:
+    results, runs = Results(tmp_path), [RunRecord(kernel=name) for name in ("first", "second")]
+    read = (results.history_path(PROBLEM, "triton"), results.conversation_path(PROBLEM, "triton"))
+    for run in runs:
+        results.set_aside(PROBLEM, "triton")
+        with Journal(results.journal_path(PROBLEM, "triton")) as journal:
+            journal.append(run)
+        for path in read:
+            path.write_text(str(run.kernel))
+    assert [path.read_text() for path in read] == ["second"] * 2
+    earlier = [path.with_name(f"{path.stem}.1{path.suffix}") for path in read]
+    assert [path.read_text() for path in earlier] == ["first"] * 2
+    for run in (runs[0], runs[1], runs[1], runs[0]):
+        results.bring_back(PROBLEM, "triton", run)
+        assert [path.read_text() for path in read] == [run.kernel] * 2
+        assert len([*results.logs.iterdir()]) == 6, "nothing is lost"
+    for path in results.logs.glob("*history_*.?.*"):  # as earlier versions left a folder
+        path.unlink()
+    results.bring_back(PROBLEM, "triton", runs[1])
+    assert next(iter(read_journal(results.journal_path(PROBLEM, "triton")))) == runs[1]
+    assert not any(path.exists() for path in read)
+
+
 def test_a_run_is_ones_own_if_all_that_it_goes_on_from_is(tmp_path: Path, scale_problem: TorchProblem) -> None:
     results = Results(tmp_path)
     assert results.resumes_own(scale_problem, "triton"), "nothing is there"
