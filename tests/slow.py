@@ -110,6 +110,7 @@ SLOW = (
     "extensions/test_toy_suites.py",
     "faults/test_chaos.py",
     "faults/test_output.py::test_output_that_nobody_takes_is_no_traceback",
+    "faults/test_table.py::test_an_evaluation_in_poor_surroundings",
     "faults/test_table.py::test_surroundings",
     "mcp_server/test_session.py::test_a_cancelled_call_ends_its_processes",
     "mcp_server/test_session.py::test_a_problem_that_prints_does_not_mix_with_the_messages",

@@ -6,27 +6,33 @@ import contextlib
 import os
 import signal
 import subprocess
+from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
-LIMIT_S = 300.0
-"""Longer than any command here waits for one of its processes."""
+QUIET_S = 150.0
+"""Longer than any command here waits for one of its processes. A process that waits for a processor is not quiet."""
+AT_WORK = 0.1
+"""The share of the looks at which something is at work where a command goes on: one that hangs still polls."""
 STACKS_S = 5.0
 """So long processes have to write where they are."""
 
 
-def output(run: subprocess.Popen[str], others: Callable[[], Iterable[int]], limit_s: float = LIMIT_S) -> str:
+def output(run: subprocess.Popen[str], others: Callable[[], Iterable[int]], quiet_s: float = QUIET_S) -> str:
     """Return what a command prints until it and all that hold its output have ended.
 
-    After the limit the test fails with what holds it and with the `others`: state, what the kernel waits in, and
-    of Python processes that have PYTHONFAULTHANDLER the stacks of all threads.
+    Where these and the `others` have not been at work for so long, the test fails with the state of each, what the
+    kernel waits in, and of Python processes that have PYTHONFAULTHANDLER the stacks of all threads.
     """
     assert run.stdout is not None
     pipe = Path(f"/proc/self/fd/{run.stdout.fileno()}").readlink()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        return run.communicate(timeout=limit_s)[0]
+    looks = deque[bool](maxlen=int(quiet_s))
+    while len(looks) < quiet_s or sum(looks) >= AT_WORK * len(looks):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return run.communicate(timeout=1)[0]
+        looks.append(any(map(_at_work, {*_holders(pipe), *others()})))
     holding = _holders(pipe)
     pids = sorted({*holding, *others()})
     told = [f"{'holds the output' if pid in holding else 'does not hold it'}: {_state(pid)}" for pid in pids]
@@ -39,7 +45,16 @@ def output(run: subprocess.Popen[str], others: Callable[[], Iterable[int]], limi
             said = run.communicate(timeout=STACKS_S)[0]
             break
     lines = "\n".join(told)
-    pytest.fail(f"its output has not ended after {limit_s:g} s (exit code {run.poll()}):\n{lines}\n\n{said}")
+    pytest.fail(f"it does nothing, and its output has not ended (exit code {run.poll()}):\n{lines}\n\n{said}")
+
+
+def _at_work(pid: int) -> bool:
+    """Return whether a thread of it runs, waits for a processor or for a disk."""
+    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with contextlib.suppress(OSError):
+            if stat.read_text().rpartition(")")[2].split()[0] in "RD":
+                return True
+    return False
 
 
 def _holders(pipe: Path) -> set[int]:

@@ -36,10 +36,17 @@ def test_a_command_that_ends() -> None:
         assert run.returncode == 0
 
 
+def test_a_command_that_is_at_work_is_waited_for() -> None:
+    with started(
+        "import time; began = time.monotonic()\nwhile time.monotonic() < began + 6: pass\nprint('done')"
+    ) as run:
+        assert output(run, list, quiet_s=2) == "done\n"
+
+
 def test_a_process_that_is_left_is_shown_with_its_stack_and_ended() -> None:
     with started(LEAVES) as run, pytest.raises(pytest.fail.Exception) as failed:
-        output(run, list, limit_s=3)
+        output(run, list, quiet_s=3)
     told = str(failed.value)
-    assert "its output has not ended after 3 s (exit code 0)" in told
+    assert "its output has not ended (exit code 0)" in told
     assert "holds the output: process " in told and "S (sleeping), 1 threads" in told
     assert "done" in told and "in waits_for_ever" in told, told

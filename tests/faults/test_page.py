@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from .test_files_and_clocks import NAMES
-from .test_table import KERNELS, PLACES, SURROUNDINGS
+from .test_table import EVALUATIONS, KERNELS, PLACES, SURROUNDINGS
 
 TESTS = Path(__file__).parents[1]
 PAGE = TESTS.parent / "docs" / "faults.md"
@@ -17,6 +17,9 @@ ROWS = [
     if line.startswith("|") and "`test_" in line
 ]
 BESIDE = {
+    "test_a_command_that_ends",
+    "test_a_command_that_is_at_work_is_waited_for",
+    "test_a_process_that_is_left_is_shown_with_its_stack_and_ended",
     "test_the_example_is_read",
     "test_what_we_draw_ourselves_stays",
     "test_a_damaged_list_of_trusted_projects_trusts_nothing",
@@ -45,6 +48,7 @@ def test_the_page_names_each_fault_that_a_test_has_a_list_of() -> None:
         ("test_a_kernel_that_cannot_be_used", KERNELS),
         ("test_a_place_that_cannot_be_written", PLACES),
         ("test_surroundings", SURROUNDINGS),
+        ("test_an_evaluation_in_poor_surroundings", EVALUATIONS),
         ("test_a_kernel_files_name", NAMES),
     ):
         listed = said[test].removeprefix("named with ")

@@ -156,12 +156,57 @@ SURROUNDINGS = {
 def test_surroundings(tmp_path: Path, fault: str) -> None:
     command = SURROUNDINGS[fault].replace("KW", f"{sys.executable} -m kernelwright")
     done = subprocess.run(
-        ["bash", "-c", command], capture_output=True, text=True, errors="replace", cwd=tmp_path, timeout=60
+        ["bash", "-c", command], capture_output=True, text=True, errors="replace", cwd=tmp_path, timeout=280
     )
     assert "Traceback" not in done.stderr, done.stderr[-1500:]
     assert done.returncode in (0, 1, 2)
     assert len([line for line in done.stderr.splitlines() if "setlocale" not in line]) <= 1, done.stderr
     assert done.returncode or done.stdout
+
+
+EVALUATIONS = {
+    "64 files": "ulimit -n 64; KW",
+    "2 GB of addresses": "ulimit -v 2000000; KW",
+    "files of 100 blocks": "ulimit -f 100; KW",
+    "5 s of a processor": "ulimit -t 5; KW",
+    "a stack of 256 KB": "ulimit -s 256; KW",
+    "a umask that hides everything": "umask 777; KW",
+    "ASCII alone": "LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 PYTHONIOENCODING=ascii KW",
+    "a temporary folder that is missing": "TMPDIR=/nope KW",
+    "no HOME": "unset HOME; KW",
+    "a closed input": "KW <&-",
+}
+"""What an evaluation is measured in nonetheless."""
+
+
+@pytest.mark.parametrize("fault", EVALUATIONS)
+def test_an_evaluation_in_poor_surroundings(kernel_file: Path, fault: str) -> None:
+    command = " ".join([sys.executable, "-P", "-m", "kernelwright", "evaluate", "--kernel", kernel_file.name, *SCALE])
+    done = subprocess.run(
+        ["bash", "-c", EVALUATIONS[fault].replace("KW", command)],
+        capture_output=True,
+        text=True,
+        cwd=kernel_file.parent,
+        timeout=280,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    assert "level1/1_999 (cpu): ok" in done.stdout
+
+
+def test_two_optimizations_of_a_problem_in_one_folder(kernel_file: Path) -> None:
+    """The second one neither sets aside what the first one writes nor goes on with it."""
+    journal = Path("results", "multiturn_logs", "journal_999_Scale_tilelang_cpu.jsonl")
+    (kernel_file.parent / journal).parent.mkdir(parents=True)
+    with Journal(kernel_file.parent / journal) as first:
+        first.append(RECORD)
+        for more in ([], ["--resume"]):
+            run = kernelwright("optimize", "--kernel", kernel_file, *SCALE, *more, cwd=kernel_file.parent)
+            assert run.returncode == 2
+            assert run.stderr.startswith(f"error: {journal} is in use by another run; wait for it, or choose another")
+            assert run.stderr.count("\n") == 1
+        first.append(RECORD)
+    assert read_journal(kernel_file.parent / journal) == [RECORD, RECORD]
+    assert [path.name for path in (kernel_file.parent / journal).parent.glob("journal*")] == [journal.name]
 
 
 def test_the_example_is_read(kernel_file: Path) -> None:
