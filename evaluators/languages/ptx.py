@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 
 # 'wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16', 'mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32',
-# 'tcgen05.mma.cta_group::1.kind::tf32': the first operand's type.
+# 'tcgen05.mma.cta_group::1.kind::tf32', 'mma.sync.aligned.m16n8k64.row.col.kind::mxf4nvf4.block_scale': the first
+# operand's type, or the kind.
 _MATRIX = re.compile(
     r"\b(wgmma|mma|tcgen05)\.(?:mma_async|sync|mma)\b[^\n;]*?"
-    r"\.(?:kind::|m\d+n\d+k\d+(?:\.(?:row|col)){0,2}\.\w+\.)(\w+)"
+    r"\.(?:kind::|m\d+n\d+k\d+(?:\.(?:row|col)){0,2}+\.(?!kind)\w+\.)(\w+)"
 )
 
 

@@ -35,7 +35,7 @@ def forms(how: str) -> dict[str, Any]:
 
 
 def test_products_are_found_by_their_names() -> None:
-    assert list_gemms() == ["gemm/a8w8_blockscale", "gemm/gemm", "gemm/moe"]
+    assert list_gemms() == [f"gemm/{name}" for name in ("a8w8_blockscale", "gemm", "moe", "mxfp8", "nvfp4")]
     for name in list_gemms():
         file = find_kernel(name, "triton")
         assert file.problem == name

@@ -29,6 +29,7 @@ def fix_arithmetic(builder: Any) -> None:
     builder.create_fp_to_fp = _rounding(builder.create_fp_to_fp)
     builder.create_splat = _keeping_truth(builder.create_splat)
     builder.create_atomic_rmw = _adding_narrow(builder.create_atomic_rmw)
+    _read_scales()
 
 
 def _in_fp32(really: Callable[..., Any]) -> Callable[..., Any]:
@@ -64,6 +65,20 @@ def _dot_in_fp32(really: Callable[..., Any]) -> Callable[..., Any]:
         return narrowed(found.data, d.dtype) if is_narrow(d.dtype.scalar) else found
 
     return create_dot
+
+
+def _read_scales() -> None:
+    """Let scaled products read scales of eight bits with a mantissa, as NVFP4's; the interpreter takes all for E8M0."""
+    from triton.runtime import interpreter
+
+    really = getattr(interpreter, "_dot_scaled_scale_to_f32", None)
+    if really is None:  # a Triton whose interpreter has no scaled products, or has them elsewhere
+        return
+
+    def to_fp32(scales: Any, *options: Any) -> Any:
+        return widened(scales).data if is_narrow(scales.dtype.scalar) else really(scales, *options)
+
+    interpreter._dot_scaled_scale_to_f32 = to_fp32
 
 
 def _converting(really: Callable[..., Any]) -> Callable[..., Any]:
