@@ -15,6 +15,7 @@ from ...runtime.options.option import described, option
 from ...runtime.options.trust import TRUST, TimingOptions
 from ...tuners import catalogue
 from ...tuners.gemm.device import Device
+from ...tuners.gemm.library import is_there, library_kernel, library_problem
 from ...tuners.gemm.lookup import WIDTHS
 from ...tuners.gemm.shapes import LAYOUTS, Shape, parse_shape
 from ...tuners.gemm.sizes import Routing, Sizes, read_sizes
@@ -254,9 +255,16 @@ def task_of(options: Options, device: Device, timed: bool) -> Task:
         timed=timed,
         tolerances={name: value for name in ("atol", "rtol") if (value := getattr(options, name)) is not None},
         baseline=_cublas() if options.benchmark and operands == FP8 and product != MOE else None,
+        library=_scaled_mm(at, dtype) if product == BLOCKSCALE and timed and is_there(device.limits) else None,
         # If nothing must be widened first, the reference of a single product is one call of cuBLAS.
         reference_is_baseline=product == GEMM and operands != FP8,
     )
+
+
+def _scaled_mm(at: Callable[[Shape], TorchProblem], out: str) -> Callable[[Shape], tuple[TorchProblem, Any]]:
+    """Return the problem whose reference is the library's block-scaled product, and a kernel for it."""
+    kernel = library_kernel(find_kernel(f"gemm/{BLOCKSCALE}", TRITON).read().bind({"OUT": out}))
+    return lambda shape: (library_problem(at(shape)), kernel)
 
 
 def _cublas() -> Callable[[Shape], tuple[TorchProblem, Any]]:

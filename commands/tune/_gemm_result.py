@@ -12,6 +12,7 @@ from pydantic import computed_field
 from ...core import Config
 from ...runtime import result
 from ...tuners.gemm.cover import Cover
+from ...tuners.gemm.library import NAME
 from ...tuners.gemm.result import ShapeResult
 from ...tuners.gemm.rule import Rule
 from ...tuners.gemm.shapes import Shape
@@ -54,6 +55,11 @@ class Result(result.Result):
         return geomean([shape.over_baseline for shape in self.shapes])
 
     @result.computed
+    def times_the_library(self) -> float | None:
+        """Geometric mean over the shapes that were timed with the library's own product of such operands."""
+        return geomean([shape.over_library for shape in self.shapes])
+
+    @result.computed
     def sweep(self) -> Path:
         """The file of all results."""
         return self.folder / "sweep.json"
@@ -88,7 +94,11 @@ class Result(result.Result):
 
     def lines(self) -> Iterator[str]:
         """The means, the configs for all shapes with their rule, and the files."""
-        means = (self.times_the_analytic_choice, "the analytic choice"), (self.times_the_baseline, "cuBLAS")
+        means = (
+            (self.times_the_analytic_choice, "the analytic choice"),
+            (self.times_the_baseline, "cuBLAS"),
+            (self.times_the_library, NAME),
+        )
         for mean, name in means:
             if mean is not None:
                 yield f"geometric mean: {mean:.3f}x {name}"
@@ -116,6 +126,9 @@ def describe(result: ShapeResult, with_error: bool = False) -> str:
     if result.over_baseline is not None:
         beside = result.teraflops(result.baseline_ms)
         parts.append(f"{result.over_baseline:.2f}x cuBLAS ({beside:.1f} TFLOP/s)")
+    if result.over_library is not None:
+        beside = result.teraflops(result.library_ms)
+        parts.append(f"{result.over_library:.2f}x {NAME} ({beside:.1f} TFLOP/s)")
     if result.shape.experts and result.reference_ms and result.time_ms:
         parts.append(f"{result.reference_ms / result.time_ms:.2f}x PyTorch, expert by expert")
     if with_error and result.max_error is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ...core import Config
@@ -30,6 +30,8 @@ class ShapeResult:
     """The problem's PyTorch reference."""
     baseline_ms: float | None = None
     """cuBLAS at the same extents: for 8-bit operands in bf16."""
+    library_ms: float | None = None
+    """The library's own product of such operands (`library.NAME`), timed after the choice."""
     max_error: float | None = None
     """Largest error against the reference, relative to the largest expected value or to the element."""
     trials: int = 0
@@ -55,6 +57,11 @@ class ShapeResult:
         return self.baseline_ms / self.time_ms if self.baseline_ms and self.time_ms else None
 
     @property
+    def over_library(self) -> float | None:
+        """Speedup over the library's own product of such operands."""
+        return self.library_ms / self.time_ms if self.library_ms and self.time_ms else None
+
+    @property
     def entry(self) -> ConfigEntry | None:
         """The choice as files take it."""
         return None if self.config is None else ConfigEntry(self.shape, self.config, self.time_ms, self.times)
@@ -76,6 +83,7 @@ class ShapeResult:
             "baseline_tflops": self.teraflops(self.baseline_ms),
             "times_the_analytic_choice": self.gain,
             "times_the_baseline": self.over_baseline,
+            "times_the_library": self.over_library,
             "environment": dict(self.environment),
         }
 
@@ -90,6 +98,6 @@ class ShapeResult:
 
 
 _PLAIN = (
-    *("time_ms", "analytic_ms", "default_ms", "reference_ms", "baseline_ms"),
+    *("time_ms", "analytic_ms", "default_ms", "reference_ms", "baseline_ms", "library_ms"),
     *("max_error", "trials", "seconds", "error"),
 )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from ...core import Config, Evaluator, KernelwrightError, SearchSpace, Trial
+from ...core import Config, Evaluator, Kernel, KernelwrightError, ProblemError, SearchSpace, TorchProblem, Trial
 from ...core.events import CancelToken, Emit, Event, PartStarted, TrialDone
 from .. import catalogue
 from ..search import SEARCHED, Search
@@ -104,15 +104,15 @@ class ShapeSearch:
         return replace(result, config=default, chosen=PINNED, time_ms=other.latency_ms, default_ms=other.latency_ms)
 
     def _beside_the_library(self, evaluator: Evaluator, result: ShapeResult) -> ShapeResult:
-        """Return a result with the time of cuBLAS, if there is one."""
+        """Return a result with the times of cuBLAS and of the library's product of such operands, where they are."""
         task = self.task
+        if task.library is not None and result.config is not None:
+            result = replace(result, library_ms=_reference_ms(evaluator, *task.library(result.shape)))
         if task.reference_is_baseline:
             return replace(result, baseline_ms=result.reference_ms)
         if task.baseline is None or result.config is None:
             return result
-        problem, kernel = task.baseline(result.shape)
-        (beside,) = evaluator.compare(problem, kernel, [Config()])
-        return replace(result, baseline_ms=beside.reference.median_ms if beside.reference else None)
+        return replace(result, baseline_ms=_reference_ms(evaluator, *task.baseline(result.shape)))
 
     def _checked(self, evaluator: Evaluator, shape: Shape) -> ShapeResult:
         _, analytic = self._space(shape)
@@ -123,3 +123,12 @@ class ShapeSearch:
         if not found.ok:
             return replace(result, error=f"{found.status}: {first_message(found)}")
         return replace(result, config=analytic, chosen=CHECKED, max_error=largest_error(found))
+
+
+def _reference_ms(evaluator: Evaluator, problem: TorchProblem, kernel: Kernel) -> float | None:
+    """Return the median of a problem's reference; None where it cannot compute the shape."""
+    try:
+        (beside,) = evaluator.compare(problem, kernel, [Config()])
+    except ProblemError:
+        return None
+    return beside.reference.median_ms if beside.reference else None

@@ -35,6 +35,8 @@ class Task:
     """A problem with cuBLAS as reference, if it is to be measured, and a kernel for it."""
     default: Config | None = None
     """What the engine takes for a shape without an entry, if that is known."""
+    library: Callable[[Shape], tuple[TorchProblem, Kernel]] | None = None
+    """The same with the library's own product of such operands as reference (`library.NAME`)."""
     tolerances: Mapping[str, float] = field(default_factory=dict)
     """Tolerances that replace the problem's own, by dtype."""
     reference_is_baseline: bool = False
