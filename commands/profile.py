@@ -18,7 +18,7 @@ from ..agent.program.device import device_text
 from ..core import Config, Evaluation, Kernel, KernelProfile, Profile
 from ..core.bottleneck import Bottleneck
 from ..core.events import Emit, working
-from ..evaluators.profiling.ncu import Counted, count
+from ..evaluators.profiling.counters import Counted, count
 from ..evaluators.settings import Sandbox
 from ..runtime import command, result
 from ..runtime.devices import CPU
@@ -39,7 +39,9 @@ AT_ROOFLINE = 1.05
 class Options(ProofOptions, ProblemOptions, FunctionOptions):
     """Find a kernel's bottleneck."""
 
-    ncu: bool = option(False, "Also collect counters with Nsight Compute, on a GPU where it is installed.")
+    ncu: bool = option(
+        False, "Also collect counters with Nsight Compute, or rocprofv3 on AMD's GPUs, where it is installed."
+    )
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Result(EvaluationResult, JobResult):
     bottleneck: Bottleneck | None
     """The bottleneck with its evidence; None if the kernel was not timed."""
     remark: str = ""
-    """Reason why there are no counters of Nsight Compute; '' if there are, or if none were requested."""
+    """Reason why there are no counters; '' if there are, or if none were requested."""
 
     @result.computed
     def latency_ms(self) -> float | None:
@@ -154,7 +156,7 @@ def run(plan: Plan, emit: Emit) -> Result:
 
 def _count(job: Job, evaluation: Evaluation, sandbox: Sandbox) -> Counted:
     if job.device == CPU:
-        return Counted(remark="no counters: Nsight Compute counts on GPUs only")
+        return Counted(remark="no counters: they are of GPUs only")
     ran = evaluation.kernel_profile
     own = {kernel.name for kernel in ran.kernels if kernel.own} if ran else set()
     return count(job.problem, job.kernel, job.device, own, sandbox)

@@ -29,6 +29,7 @@ _NAMES = frozenset(
 _FAMILIES = (
     "LC_",
     *("CUDA", "CUBLAS", "CUDNN_", "NVCC_", "CUTLASS_"),
+    *("HIP_", "HIPBLASLT_", "HSA_", "ROCM_", "ROCR_", "ROCBLAS_", "MIOPEN_", "GPU_DEVICE_ORDINAL"),
     *("TORCH_", "PYTORCH_", "TORCHINDUCTOR_", "TORCHDYNAMO_", "ATEN_", "KINETO_"),
     *("TRITON_", "TILELANG_", "TL_", "TVM_"),
     *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "BLIS_", "DNNL_", "ONEDNN_"),

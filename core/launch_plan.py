@@ -62,13 +62,13 @@ class KernelCode(_PlanPart):
 
     name: str = Field(pattern=_IDENTIFIER)
     """Name of the function in the kernel language."""
-    kind: Literal["c", "ptx", "tir"]
-    """Form of the text: PTX, TileLang's lowered IR as JSON, or C generated from it. The process that executes the plan
-    compiles it. A candidate's process never records C, since that could be anything."""
+    kind: Literal["c", "ptx", "amdgcn", "tir"]
+    """Form of the text: PTX, AMD's assembly, TileLang's lowered IR as JSON, or C generated from it. What executes the
+    plan compiles it. A candidate's process never records C, since that could be anything."""
     text: str
     entry: str = Field(pattern=_IDENTIFIER)
     parameters: tuple[str, ...]
-    """Types of the arguments: 'pointer', 'int32', 'float32', ...; for PTX in Triton's notation: '*fp32', 'i32', ..."""
+    """Types of the arguments: 'pointer', 'int32', 'float32', ...; for Triton's code in its notation: '*fp32', 'i32'"""
     flags: tuple[str, ...] = ()
     """Compiler flags that the kernel's file requests."""
     settings: dict[str, Any] = Field(default_factory=dict)

@@ -72,7 +72,7 @@ def _tensor(dtype: str, sizes: Sequence[Any], order: Sequence[int] = ()) -> str:
 
 def environment_of(evidence: Mapping[str, Any]) -> dict[str, str]:
     """Return device and versions of the evidence."""
-    known = ("device", "python", "torch", "triton", "tilelang", "cuda", "threads")
+    known = ("device", "python", "torch", "triton", "tilelang", "cuda", "hip", "threads")
     return {name: str(evidence[name]) for name in known if name in evidence}
 
 

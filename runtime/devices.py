@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import platform
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..core import DeviceError, DeviceLimits, Target, of_backend
 from ..core.environment import cores
+from ..evaluators.devices import DeviceSupport, present
 from ..evaluators.remote.options import CPU as CPU
 from ..evaluators.remote.options import CUDA as CUDA
 from .options.groups import Backend
@@ -18,22 +18,19 @@ if TYPE_CHECKING:
 
 
 def cuda_devices() -> int:
-    """Return the number of CUDA devices, from the driver itself, since torch takes a second to import."""
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return 0
-    count = ctypes.c_int(0)
-    if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
-        return 0
-    return count.value
+    """Return the number of GPUs that torch calls CUDA devices: NVIDIA's, or AMD's in a ROCm build.
+
+    Drivers say it, since torch takes a second to import.
+    """
+    support = present()
+    return support.count() if support is not None else 0
 
 
 def multiprocessors(device: str) -> int | None:
     """Return the number of a GPU's multiprocessors; None for a CPU, and without a driver."""
     if device == CPU or not cuda_devices():
         return None
-    return _attribute(device, "multiprocessors") or None
+    return device_limits(device).multiprocessors or None
 
 
 def device_label(device: str) -> str:
@@ -42,34 +39,23 @@ def device_label(device: str) -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
         names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
         return f"{names[0] if names else platform.machine()}, {cores()} cores"
-    driver, handle = _driver_and_handle(device)
-    name = ctypes.create_string_buffer(256)
-    driver.cuDeviceGetName(name, len(name), handle)
-    return name.value.decode()
-
-
-_ATTRIBUTES = {"major": 75, "minor": 76, "multiprocessors": 16, "shared_bytes": 97, "registers": 82, "threads": 39}
-"""CU_DEVICE_ATTRIBUTE_* of cuda.h: the compute capability, and per multiprocessor or block what `DeviceLimits` says."""
+    return _support(device).name(_number(device))
 
 
 def device_limits(device: str) -> DeviceLimits:
     """Return a GPU's limits, from the driver."""
-    found = {name: _attribute(device, name) for name in _ATTRIBUTES}
-    return DeviceLimits(architecture=f"sm_{10 * found.pop('major') + found.pop('minor')}", **found)
+    return _support(device).limits(_number(device))
 
 
-def _attribute(device: str, name: str) -> int:
-    driver, handle = _driver_and_handle(device)
-    value = ctypes.c_int(0)
-    driver.cuDeviceGetAttribute(ctypes.byref(value), _ATTRIBUTES[name], handle)
-    return value.value
+def _support(device: str) -> DeviceSupport:
+    support = present()
+    if support is None:
+        raise DeviceError(f"no device {device}: no driver shows a GPU", "use `device` cpu")
+    return support
 
 
-def _driver_and_handle(device: str) -> tuple[ctypes.CDLL, ctypes.c_int]:
-    driver, handle = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(0)
-    driver.cuInit(0)
-    driver.cuDeviceGet(ctypes.byref(handle), int(device.partition(":")[2] or 0))
-    return driver, handle
+def _number(device: str) -> int:
+    return int(device.partition(":")[2] or 0)
 
 
 def device_of(name: str) -> Device:
@@ -93,7 +79,7 @@ def choose_device(wanted: str, backend: Backend | None = None) -> str:
     if name != CUDA or (number and not number.isdigit()):
         raise DeviceError(f"no device {wanted!r}", "use cpu, cuda, cuda:N or auto")
     if int(number or 0) >= devices:
-        raise DeviceError(f"no device {wanted}: the driver shows {devices} CUDA device(s)", "use `device` cpu")
+        raise DeviceError(f"no device {wanted}: the driver shows {devices} GPU(s)", "use `device` cpu")
     return wanted
 
 

@@ -29,6 +29,8 @@ SLOW = (
     "cli/test_trust.py::test_a_dotenv_of_a_project_sends_no_key_elsewhere",
     "cli/test_trust.py::test_a_foreign_project_gets_no_key",
     "cli/test_tune_gemm.py::test_choices_for_an_architecture_that_is_not_here",
+    "cli/test_tune_gemm_hip.py::test_the_whole_flow",
+    "cli/test_tune_gemm_hip.py::test_files_of_aiter_have_the_architectures_name",
     "cli/test_tune_kernel.py::test_a_killed_search_goes_on_and_measures_nothing_twice",
     "cli/test_tune_kernel.py::test_what_was_found_is_kept_when_a_search_is_interrupted",
     "cli/test_tune_mlir.py::test_a_module_at_which_the_parser_crashes_is_one_line",

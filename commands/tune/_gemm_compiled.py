@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from ...core import Config, DeviceLimits, OptionError, PythonKernel, SpaceError, TorchProblem, Value
 from ...core.devices import Architecture, architecture, kind_of
 from ...core.events import Emit, PartDone, working
+from ...core.languages import TRITON
 from ...evaluators.compilation.cross import CrossCompiled, compile_for
 from ...evaluators.languages.base import CompiledKernel
 from ...evaluators.profiling.occupancy import Occupancy, occupancy
@@ -18,6 +19,7 @@ from ...tuners.gemm.device import Device
 from ...tuners.gemm.result import ShapeResult
 from ...tuners.gemm.shapes import Shape
 from ...tuners.gemm.task import Task
+from ._gemm_options import MEASURED_ONLY
 
 NOT_MEASURED = "not measured"
 
@@ -35,12 +37,20 @@ def device_of_architecture(name: str) -> Device:
     return Device(of.card.name, limits)
 
 
-def task_for(task: Task, product: str) -> Task:
-    """Return a task with the kernel that its architecture's compiler takes."""
+def task_for(task: Task, product: str, engine: str) -> Task:
+    """Return a task with the kernel that its architecture's compiler takes; `engine` names the format of its files.
+
+    Raises `OptionError` for kernels and files that are not for AMD's GPUs.
+    """
     of = task.limits.described
     if kind_of(of.name).id != "hip":
         return task
-    assert isinstance(task.kernel, PythonKernel)
+    if not isinstance(task.kernel, PythonKernel) or task.kernel.language is not TRITON:
+        raise OptionError(f"TileLang's matrix products are not for {of.name}", "use `backend` triton")
+    if engine in MEASURED_ONLY:
+        raise OptionError(
+            f"`format` {engine} is for operators of NVIDIA's GPUs", "use `format` aiter, tune-gemm, vllm or sglang"
+        )
     return replace(task, kernel=amd_kernel(task.kernel, product, of))
 
 

@@ -27,6 +27,7 @@ from ...tuners import catalogue
 from ...tuners.gemm.cover import cover
 from ...tuners.gemm.device import Device
 from ...tuners.gemm.fields import suited
+from ...tuners.gemm.library import ABSENT
 from ...tuners.gemm.lookup import configs_folder, installed
 from ...tuners.gemm.outcome import first_message, largest_error
 from ...tuners.gemm.result import PINNED, ShapeResult
@@ -35,7 +36,7 @@ from ...tuners.gemm.shapes import Shape
 from ...tuners.gemm.sizes import Sizes
 from ...tuners.gemm.stores import store_of
 from ...tuners.gemm.stores.stamp import older_entries
-from ...tuners.gemm.stores.store import TRITON, ConfigKey, EngineFormat
+from ...tuners.gemm.stores.store import BLOCKSCALE, TRITON, ConfigKey, EngineFormat
 from ...tuners.gemm.stores.triton_cache import FUNCTION, MODULE, TIMES, TritonCache, workloads
 from ...tuners.gemm.sweep import Sweep
 from ...tuners.gemm.task import Task
@@ -108,13 +109,14 @@ def plan(options: Options, runtime: Runtime) -> Plan:
         raise OptionError(f"{other} is another kind of GPU than {devices[0]}", "tune on each by itself")
     task = task_of(options, device, devices != [CPU])
     device.require(task.dtype)
-    if options.compile_only:
-        task = task_for(task, options.product)
-    elif not task.timed and options.backend != TRITON:
+    task = task_for(task, options.product, options.chosen_format)
+    if not options.compile_only and not task.timed and options.backend != TRITON:
         raise OptionError("TileLang's matrix products run on a GPU only", "check files with `backend` triton")
     if options.compare_wo_tuning and not sizes.configs:
         raise OptionError(f"{options.sizes} has no configs to check", "give a result of `format` tune-gemm")
     subject = ConfigKey(options.product, task.dtype, device, options.layout, options.backend, installed(TRITON))
+    if options.product == BLOCKSCALE and task.library is None and not options.compile_only:
+        runtime.emit(Note(ABSENT))
     folder, store = options.results / "gemm" / _slug(options, device), store_of(options.chosen_format)
     store.check(subject)
     return Plan.of(
@@ -277,5 +279,5 @@ def _slug(options: Options, device: Device) -> str:
 def versions(shapes: Sequence[ShapeResult]) -> Mapping[str, str]:
     """Return the versions that times depend on, from the process that measured, otherwise from this one."""
     measured = next((shape.environment for shape in shapes if shape.environment), {})
-    names = ("triton", "tilelang", "torch", "cuda", "driver", "device")
+    names = ("triton", "tilelang", "torch", "cuda", "hip", "driver", "device")
     return {"triton": installed("triton"), **{name: measured[name] for name in names if name in measured}}

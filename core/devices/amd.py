@@ -43,7 +43,8 @@ CDNA3 = _architecture(
             "float64": 163.4, "int8": 2614.9,
         },
     ),
-    shared_bytes=64 * _KIB, block_shared_bytes=64 * _KIB, fma_bytes=2048.0, float8=_FNUZ, **_WAVE64,
+    shared_bytes=64 * _KIB, block_shared_bytes=64 * _KIB, fma_bytes=2048.0, float8=_FNUZ, memory_cache_bytes=256 << 20,
+    **_WAVE64,
 )  # fmt: skip
 CDNA4 = _architecture(
     "gfx950", "CDNA 4", "MI355X",
@@ -54,7 +55,8 @@ CDNA4 = _architecture(
             "int8": 5033.2,
         },
     ),
-    shared_bytes=160 * _KIB, block_shared_bytes=160 * _KIB, float8=_OCP, **{**_WAVE64, "shared_unit": 1280},
+    shared_bytes=160 * _KIB, block_shared_bytes=160 * _KIB, float8=_OCP, memory_cache_bytes=256 << 20,
+    **{**_WAVE64, "shared_unit": 1280},
 )  # fmt: skip
 RDNA4 = _architecture(
     "gfx1201", "RDNA 4", "RX-9070-XT",
@@ -65,7 +67,7 @@ RDNA4 = _architecture(
     # Of two compute units: four SIMDs with sixteen waves each, which share 1536 registers per lane.
     warps=64, blocks=32, registers=196_608, block_registers=196_608, thread_registers=256, register_unit=24 * 32,
     shared_bytes=128 * _KIB, block_shared_bytes=64 * _KIB, shared_unit=1024, fma_bytes=2048.0, float8=_OCP,
-    matrix=("wmma",),
+    memory_cache_bytes=64 << 20, matrix=("wmma",),
 )  # fmt: skip
 _ALL = (CDNA2, CDNA3, CDNA4, RDNA4)
 

@@ -78,6 +78,8 @@ class Architecture:
     fma_bytes: float = 4096.0
     """Fused multiply-adds per clock of a multiprocessor, times the bytes of an operand. It only ranks configs, and is
     Hopper's for all of NVIDIA's."""
+    memory_cache_bytes: int = 0
+    """A cache between L2 and memory, which drivers do not report: AMD's Infinity Cache."""
     special_functions: int | None = None
     """Results of exp2, log2, rsqrt, sin, ... per clock and multiprocessor; None where it is not stated."""
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..devices import no_gpus
 from ..languages.base import UntraceableCallError, imported_supports
 from ..languages.described_gpu import torch_answers
 
@@ -35,7 +36,7 @@ def fake_cuda_device(device: str, properties: Mapping[str, Any] | None) -> Any:
         if properties is None:
             raise ValueError("compiling for a GPU needs its properties, at least 'major' and 'minor'")
         # A context on the real GPU would take memory there and disturb timings.
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        os.environ.update(no_gpus())
         for name in ("init_gpu_context", "init_cuda_context"):
             if hasattr(fake_tensor, name):
                 setattr(fake_tensor, name, lambda *_: None)

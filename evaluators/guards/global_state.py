@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import gc
 import signal
@@ -10,6 +9,8 @@ import sys
 import threading
 from collections.abc import Callable
 from typing import Any
+
+from ..timing.l2_flush import driver as loaded_driver
 
 _PERSISTING_L2_LIMIT = 0x06
 """CU_LIMIT_PERSISTING_L2_CACHE_SIZE of the CUDA driver API."""
@@ -96,7 +97,7 @@ def _of_cuda() -> dict[tuple[str, str], Callable[[], Any]]:
     import torch
 
     torch.empty(1, device="cuda")  # without a context the driver reports no limits
-    stream, driver = torch.cuda.current_stream, _driver()
+    stream, driver = torch.cuda.current_stream, loaded_driver()
     readers: dict[tuple[str, str], Callable[[], Any]] = {
         ("stream", "torch's current stream"): lambda: stream().cuda_stream,
         ("stream", "a graph that is being captured"): torch.cuda.is_current_stream_capturing,
@@ -107,12 +108,6 @@ def _of_cuda() -> dict[tuple[str, str], Callable[[], Any]]:
         readers[("l2-policy", "the limit of persisting L2 lines")] = lambda: _persisting_l2(driver)
         readers[("l2-policy", "the access policy of the stream")] = lambda: _access_policy(driver)
     return readers
-
-
-def _driver() -> Any:
-    with contextlib.suppress(OSError):
-        return ctypes.CDLL("libcuda.so.1")
-    return None
 
 
 def _persisting_l2(driver: Any) -> int | None:

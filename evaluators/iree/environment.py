@@ -6,6 +6,7 @@ import ctypes
 import platform
 import uuid
 
+from ..devices import CUDA
 from .target import COMPILER, RUNTIME, IreeTarget, installed
 
 
@@ -24,9 +25,8 @@ def environment(target: IreeTarget, label: str, release: str, sandbox: str) -> d
 
 def gpu_uuid(device: str) -> str | None:
     """Return a GPU's UUID, written as torch does, by which all kernelwright processes lock it; None without one."""
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
+    driver = CUDA.driver()
+    if driver is None:
         return None
     handle, found = ctypes.c_int(0), (ctypes.c_ubyte * 16)()
     driver.cuInit(0)

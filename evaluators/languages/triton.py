@@ -10,10 +10,12 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 from ...core import Target
+from ...core.devices.architecture import WARP
 from ...core.launch_plan import KernelCode
+from ..devices import no_gpus
 from . import amdgcn
 from .base import (
     Around,
@@ -43,7 +45,7 @@ _LAUNCHED = (
     "num_warps", "num_ctas", "shared", "enable_fp_fusion", "ptx_options", "launch_pdl", "launch_cooperative_grid",
     "tensordesc_meta", "global_scratch_size", "global_scratch_align", "profile_scratch_size", "profile_scratch_align",
 )  # fmt: skip
-"""The values that `replay.ptx` needs."""
+"""The values that `replay.triton_code` needs."""
 _PLAIN = re.compile(r"constexpr|\*?k?(fp16|bf16|fp32|fp64|[iu](1|8|16|32|64)|fp8e[a-z0-9]{1,8})")
 """Types of parameters that are constants, pointers and numbers."""
 
@@ -51,7 +53,7 @@ _PLAIN = re.compile(r"constexpr|\*?k?(fp16|bf16|fp32|fp64|[iu](1|8|16|32|64)|fp8
 class TritonSupport(LanguageSupport):
     """On a CPU its interpreter runs, which checks kernels and compiles nothing."""
 
-    cpu_environment = {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
+    cpu_environment = {"TRITON_INTERPRET": "1", **no_gpus()}
     interpreter_remarks = {
         "triton_interpreter": "tl.dot of bf16 is computed in fp32; autotuners take the first config; launchers are "
         "told of an {gpu}"
@@ -69,7 +71,7 @@ class TritonSupport(LanguageSupport):
     )
 
     records = (Target.CUDA,)
-    helpers = ("*/cuda_utils*.so", "*/__triton_launcher*.so")
+    helpers = ("*/cuda_utils*.so", "*/hip_utils*.so", "*/__triton_launcher*.so")
 
     def preload(self) -> None:
         """Import the compiler, read Triton's own files for the keys of its cache, and ask the system what those of its
@@ -95,7 +97,8 @@ class TritonSupport(LanguageSupport):
             if all(_PLAIN.fullmatch(kind) for kind in signature):
                 source = SimpleNamespace(signature=dict(enumerate(signature)), constants={})
                 driver.active.launcher_cls(
-                    source, SimpleNamespace(**{**dict.fromkeys(_LAUNCHED, 0), "tensordesc_meta": None})
+                    source,
+                    SimpleNamespace(**{**dict.fromkeys(_LAUNCHED, 0), "warp_size": WARP, "tensordesc_meta": None}),
                 )
 
     def prepare(self, device: str) -> None:
@@ -180,7 +183,7 @@ class TritonSupport(LanguageSupport):
 
     @contextlib.contextmanager
     def recording(self, recorded: LaunchRecorder) -> Iterator[None]:
-        """Launches on a GPU: their PTX, and the arguments that it takes."""
+        """Launches on a GPU: their PTX or AMD's assembly, and the arguments that it takes."""
         try:
             from triton.compiler.compiler import CompiledKernel as Compiled
             from triton.runtime.jit import JITFunction
@@ -265,10 +268,11 @@ def _report(recorded: LaunchRecorder, kernel: Any, bound: Mapping[str, Any], gri
     if not all(isinstance(form, str) for form in types.values()):
         raise UntraceableCallError("an argument of a kernel that is a tuple")
     metadata = kernel.metadata
+    form: Literal["ptx", "amdgcn"] = "amdgcn" if "amdgcn" in kernel.asm else "ptx"
     code = KernelCode(
         name=kernel.src.fn.__name__,
-        kind="ptx",
-        text=kernel.asm["ptx"],
+        kind=form,
+        text=kernel.asm[form],
         entry=metadata.name,
         parameters=tuple(types.values()),
         settings={name: _plain(getattr(metadata, name)) for name in _LAUNCHED if hasattr(metadata, name)},

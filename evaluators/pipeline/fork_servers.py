@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from ...core import DeviceError, Language
 from ...core.file_locks import OwnFolder
+from ..devices import no_gpus
 from ..languages.base import language_module
 from ..sandbox.containment import Containment, contain, home_in
 from ..settings import Sandbox
@@ -120,7 +121,7 @@ class ForkServers:
                 self._end_compiling()
             if self._compiling is None:
                 modules = (*servers_import(), COMPILERS_IMPORT)
-                variables = {"CUDA_VISIBLE_DEVICES": "", NICE: str(COMPILER_NICE)}
+                variables = {**no_gpus(), NICE: str(COMPILER_NICE)}
                 self._compiling = self._contained(modules, (self._folders.work,), variables=variables)
             return self._compiling
 

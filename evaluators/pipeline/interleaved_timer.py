@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from ...core import Measurement, OptionError
+from ..devices import driver_version
 from ..reference.baselines import EAGER_DEFAULT, MODES, BaselineCache, CachedBaseline, baseline_key
 from ..reference.client import ReferenceClient
 from ..reference.roofline import event_overhead_ms
 from ..settings import Sampling, Settings
 from ..timing.quiet import QuietTimer
 from ..timing.sampling import Timer, Timing
-from ..timing.telemetry import Telemetry, driver_version
+from ..timing.telemetry import Telemetry
 from .processes import Processes
 
 

@@ -143,7 +143,7 @@ class LaunchPlans:
         numbers = [checked.serial if alike else next(_NUMBERS) for _ in recorded]
         checked.plans = tuple(HandedPlan(number, item.integers) for number, item in zip(numbers, recorded, strict=True))
         codes = [code for item in recorded for code in item.plan.codes.values()]
-        signatures = {code.parameters for code in codes if code.kind == "ptx"}
+        signatures = {code.parameters for code in codes if code.kind in ("ptx", "amdgcn")}
         with pair.access.released(), pair.stage("plan compiling"), _of(checked):
             if signatures:
                 language = pair.client.kernel.language.id

@@ -14,6 +14,7 @@ from ...core.environment import allowed_environment
 from ...core.language import cache_environment
 from ..compilation.pool import CompilePool
 from ..correctness.alternate_shapes import alternate_sizes
+from ..devices import visible_gpu
 from ..languages.described_gpu import USUAL
 from ..languages.helpers import copy_helpers
 from ..reference.arithmetic import defaults_differ
@@ -222,7 +223,7 @@ class Processes:
             **server_environment(self.device),
             **home_in(folder),
             **cache_environment(copied),
-            **({"CUDA_VISIBLE_DEVICES": visible} if visible else {}),
+            **(visible or {}),
             "PYTORCH_NO_CUDA_MEMORY_CACHING": "1",
         }
         options = {**self._arithmetic(), "device": self._device()["device"], "languages": [*self.servers.languages]}
@@ -311,13 +312,4 @@ class Processes:
 
     def _device(self) -> dict[str, Any]:
         kind, _, number = self.device.partition(":")
-        return {"device": kind, "visible": _visible_gpu(int(number or 0)) if kind == "cuda" else None}
-
-
-def _visible_gpu(number: int) -> str:
-    """Return the name of one GPU for CUDA_VISIBLE_DEVICES, from its index among those that this process sees.
-
-    A worker sees no other: for Triton the first GPU is the current one, wherever the tensors are.
-    """
-    seen = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
-    return seen[number] if number < len(seen) else str(number)
+        return {"device": kind, "visible": visible_gpu(int(number or 0)) if kind == "cuda" else None}

@@ -26,6 +26,7 @@ from ...core.launch_plan import KernelCode, LaunchPlan
 from ...core.text import first_line
 from ..candidate.replayer import Replayer
 from ..candidate.verified import RecordedPlan, VerifiedConfig
+from ..devices import present
 from ..reference.client import ReferenceClient
 from ..sandbox.untrusted_files import read_untrusted_file
 from ..settings import Limits
@@ -73,7 +74,8 @@ class Sanitizer:
 
     def watches(self, device: str) -> bool:
         """Return whether there are tools for a device."""
-        return device != "cpu"
+        support = present()
+        return device != "cpu" and (support is None or support.sanitizer)
 
     def look(
         self, reference_client: ReferenceClient, replayer: Replayer, checked: VerifiedConfig, kernel: str

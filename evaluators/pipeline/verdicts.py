@@ -15,7 +15,7 @@ from ..settings import Precision
 
 def common_fields(reference_client: ReferenceClient, kernel: Kernel, config: Config) -> dict[str, Any]:
     """Return the fields of every evaluation: kernel, config, device."""
-    interpreted = kernel.target is Target.CUDA and "cuda" not in reference_client.environment
+    interpreted = kernel.target is Target.CUDA and "uuid" not in reference_client.environment
     remarks = support_of(kernel.language).interpreter_remarks if interpreted else {}
     told = {name: text.format(gpu=reference_client.described_gpu) for name, text in remarks.items()}
     return {

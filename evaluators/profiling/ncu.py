@@ -1,31 +1,18 @@
-"""Nsight Compute's counters for one call of a kernel, in a separate process, where `ncu` is installed and allowed.
+"""Nsight Compute's options, and the counters that it writes; implements `devices.CounterTool`.
 
-ncu replays each launch many times, so this takes seconds and is never part of an evaluation. ncu and the kernel talk
-over a local network, which bubblewrap gives them one of their own for and Landlock's rules refuse.
+ncu and the kernel talk over a local network, which bubblewrap gives them one of their own for and Landlock's rules
+refuse.
 """
 
 from __future__ import annotations
 
-import contextlib
 import csv
-import json
-import os
-import shutil
-import subprocess
-import sys
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from ...core import Kernel, TorchProblem
-from ...core.environment import allowed_environment
-from ...core.file_locks import temporary_folder
-from ...core.language import cache_environment
-from ..sandbox.containment import contain, home_in
-from ..sandbox.untrusted_files import read_untrusted_file
-from ..settings import Sandbox
-from ..workers.problem_file import problem_options
-from ..workers.server_client import import_path
+from ..sandbox.untrusted_files import report_in
+
+PROGRAM, NAME = "ncu", "Nsight Compute's ncu"
 
 _TIME = "gpu__time_duration.sum"
 _BYTES = "dram__bytes.sum"
@@ -48,93 +35,25 @@ STALLS = (
 """Reasons why a warp stalls, as the Profiling Guide names them; a GPU supports some of them only."""
 _STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 SHOWN_STALLS = 3
-_INSTALLED = [path for path in (Path("/opt/nvidia"), Path("/usr/local/cuda")) if path.exists()]
+INSTALLED = [path for path in (Path("/opt/nvidia"), Path("/usr/local/cuda")) if path.exists()]
 """Where ncu's parts are."""
-TIMEOUT_S = 300.0
-LOG_BYTES = 64 << 20
+_LOG = "ncu.csv"
 
 
-@dataclass(frozen=True)
-class Counted:
-    """The counters, or the reason why there are none."""
-
-    counters: dict[str, float] = field(default_factory=dict)
-    """For `core.KernelProfile.counters`: `METRICS`, 'dram_mb', and the three largest 'stall_<reason>_pct', each as a
-    share of all stalls."""
-    remark: str = ""
-    """One line when there are no counters."""
-
-
-def count(
-    problem: TorchProblem,
-    kernel: Kernel,
-    device: str,
-    own: Collection[str] = (),
-    sandbox: Sandbox = Sandbox.AUTO,
-    timeout_s: float = TIMEOUT_S,
-) -> Counted:
-    """Run the kernel's source under ncu, in bubblewrap; never raises for a failure of ncu or of the kernel.
-
-    `own` are the candidate's kernels by the profiler's names; by default all launched kernels are counted.
-    """
-    tool = shutil.which("ncu")
-    if tool is None:
-        return Counted(remark="no counters: Nsight Compute's ncu is not on the PATH")
-    containment = contain(sandbox, device)
-    if containment.used is Sandbox.LANDLOCK:
-        return Counted(remark="no counters: ncu needs bubblewrap, or `sandbox` none")
-    with temporary_folder("kernelwright-ncu-") as name:
-        folder = Path(name).resolve()
-        source, log, request = folder / "kernel.py", folder / "ncu.csv", folder / "request.json"
-        source.write_text(kernel.source)
-        options = problem_options(problem, folder)
-        shown = problem.package.shown if problem.package is not None else ()
-        request.write_text(json.dumps({**options, "kernel": str(source), "device": device, "seed": 0}))
-        inside = containment.command([Path(tool).parent, *_INSTALLED, *shown], [folder])
-        command = [
-            *inside,
-            *ncu_command(tool, log),
-            sys.executable,
-            "-P",
-            "-m",
-            f"{__package__}.ncu_target",
-            str(request),
-        ]
-        environment = {
-            **allowed_environment(os.environ),
-            **import_path(),
-            **cache_environment(folder),
-            "TMPDIR": str(folder),
-        }
-        environment |= home_in(folder) if inside else {}
-        try:
-            done = subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-                timeout=timeout_s, env=environment,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            return Counted(remark=f"no counters: ncu did not finish within {timeout_s:g} s")
-        except OSError as error:
-            return Counted(remark=f"no counters: ncu cannot be started: {error}")
-        report = ""
-        with contextlib.suppress(OSError):  # the kernel may have put anything there
-            size = min(log.lstat().st_size, LOG_BYTES)
-            report = read_untrusted_file(log, size).decode(errors="replace")
-    counters = read_csv(report, own)
-    if counters:
-        return Counted(counters)
-    return Counted(remark=f"no counters: {_reason(report, done.stdout + done.stderr)}")
-
-
-def ncu_command(tool: str, log: Path) -> list[str]:
-    """Return ncu and its options; the program to run follows."""
+def tool_command(tool: str, folder: Path) -> list[str]:
+    """Return ncu and its options, to write to a folder; the program to run follows."""
     metrics = [_TIME, _BYTES, *METRICS.values(), *(_STALL.format(reason) for reason in STALLS)]
     return [
         tool, "--csv", "--page", "raw", "--print-units", "base", "--print-kernel-base", "function",
         # ncu's default is the base clock: shares of the peak would differ from those of the timing.
         "--clock-control", "none",
-        "--profile-from-start", "off", "--metrics", ",".join(metrics), "--log-file", str(log),
+        "--profile-from-start", "off", "--metrics", ",".join(metrics), "--log-file", str(folder / _LOG),
     ]  # fmt: skip
+
+
+def read_folder(folder: Path, own: Collection[str]) -> dict[str, float]:
+    """Return the counters that ncu wrote to a folder."""
+    return read_csv(report_in(folder / _LOG), own)
 
 
 def read_csv(text: str, own: Collection[str] = ()) -> dict[str, float]:
@@ -173,7 +92,9 @@ def _number(row: Mapping[str, str | None], metric: str) -> float | None:
         return None
 
 
-def _reason(report: str, printed: str) -> str:
+def reason(folder: Path, printed: str) -> str:
+    """Return why there are no counters, from what ncu wrote and printed."""
+    report = report_in(folder / _LOG)
     if "ERR_NVGPUCTRPERM" in report + printed:
         return "this user may not read the GPU's counters (ERR_NVGPUCTRPERM): ask the administrator of the machine"
     errors = [line for line in report.splitlines() if line.startswith("==ERROR==")]

@@ -208,7 +208,8 @@ def baseline_key(
     Two GPUs of one model share their baselines: the UUID is not included.
     """
     text = json.dumps([problem.source, dict(problem.sizes)], sort_keys=True, default=str)
-    described = ("torch", "triton", "cuda", "threads", "tf32")  # eager's TF32; a compiled one has PyTorch's defaults
+    # Eager's TF32; a compiled one has PyTorch's defaults.
+    described = ("torch", "triton", "cuda", "hip", "threads", "tf32")
     versions = [f"{part} {environment[part]}" for part in described if part in environment]
     parts = [name, problem.id, digest_of(text), environment["device"], *versions]
     parts += [f"driver {driver}"] if driver else []

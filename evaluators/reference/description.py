@@ -10,6 +10,7 @@ from ...core import known_languages
 from ..correctness.digest import HeldOutput
 from ..correctness.reference_checks import require_reference
 from ..correctness.side_effects import SideEffects, WrittenWeights
+from ..devices import CUDA, present
 from ..profiling import op_counter, peaks
 from ..profiling.gpu_properties import describe_gpu
 from ..workers.channel import Message
@@ -126,9 +127,15 @@ def environment(device: str) -> dict[str, str]:
         except PackageNotFoundError:
             continue
     if device.startswith("cuda"):
-        found["cuda"] = torch.version.cuda or ""
-        found["uuid"] = str(torch.cuda.get_device_properties(device).uuid)
+        found |= (present() or CUDA).runtime_version()
+        found["uuid"] = _identifier(torch.cuda.get_device_properties(device))
     return found
+
+
+def _identifier(properties: Any) -> str:
+    """Return a GPU's UUID, or its place on the bus in builds of torch without one."""
+    found = getattr(properties, "uuid", None)
+    return str(found) if found else f"pci-{properties.pci_domain_id}-{properties.pci_bus_id}-{properties.pci_device_id}"
 
 
 def device_name(device: str) -> str:

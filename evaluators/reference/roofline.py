@@ -7,10 +7,10 @@ from pathlib import Path
 
 from ...core import Ceilings, DeviceLimits, MatrixProduct, Profile
 from ...core.cache import Cache
+from ..devices import driver_version
 from ..profiling.peaks import MATRIX_ROWS
 from ..timing.contention import LoadMeter, tolerated_cores
 from ..timing.priority import raised
-from ..timing.telemetry import driver_version
 from .client import ReferenceClient
 
 

@@ -14,8 +14,8 @@ from ...core.launch_plan import KernelCode
 from .c_arguments import require_reach
 from .c_source import compile_c
 from .generated_c import PREFIX, Given
-from .ptx import load_ptx
 from .tir.gpu import load_tir
+from .triton_code import CHECKS, load_triton
 from .values import UnplannableCallError
 
 Launcher = Callable[[Sequence[int], Sequence[Any]], None]
@@ -41,8 +41,8 @@ def load_code(code: KernelCode, given: Given | None, folder: Path, device: str, 
     """
     if (code.kind == "c") != (device == "cpu"):
         raise UnplannableCallError(f"{code.name}: {code.kind} code on the device {device}")
-    if code.kind == "ptx":
-        launcher: Launcher = load_ptx(code, folder, device, scratch)
+    if code.kind in CHECKS:
+        launcher: Launcher = load_triton(code, folder, device, scratch)
         return launcher
     return load_tir(code) if given is None else _load_c(code, given, folder)
 

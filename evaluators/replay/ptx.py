@@ -1,4 +1,4 @@
-"""PTX: what it may contain, its compilation with flags of ours, and its launch by Triton's launcher.
+"""PTX: what it may contain.
 
 The text comes from the candidate's process, so nothing in it is believed. A kernel may compute what it likes on its
 arguments; it may have no variables that outlive a launch, call no function that it does not contain, and read no clock.
@@ -6,19 +6,12 @@ arguments; it may have no variables that outlive a launch, call no function that
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Mapping
-from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 from ...core.launch_plan import KernelCode
 from ..timing.scrub import LOCAL_BYTES
 from .values import UnplannableCallError
 
-OPTIONS = re.compile(r"--?(maxrregcount|opt-level|register-usage-level|O)[= ]?\d+|-v|--verbose")
-"""Options of ptxas that a kernel may ask for."""
 _SKIPPED = re.compile(r'//[^\n]*|/\*.*?\*/|"[^"\n]*"', re.DOTALL)
 """Comments and names of files."""
 _DEBUG_DATA = re.compile(r"^\s*\.section\s+\.debug_\w+\s*\{[^}]*\}", re.MULTILINE)
@@ -42,20 +35,6 @@ _FUNCTION = re.compile(r"\.(?:func|entry)\b")
 _NAME = re.compile(r"%?[\w$]+")
 _LOAD = re.compile(r"(?<![\w$%.])ldu?\.")
 _ON_ADDRESSES = re.compile(r"(?<![\w$%.])(?:mov|cvta?|add|sub|mad|selp)\.[\w.:]+\s+(?P<written>\{[^{}]*\}|%?[\w$]+)")
-_NUMBERS = ("num_warps", "num_ctas", "shared", "global_scratch_size")
-_DEFAULTS: Mapping[str, Any] = {
-    "num_ctas": 1,
-    "launch_pdl": False,
-    "launch_cooperative_grid": False,
-    "tensordesc_meta": None,
-    "global_scratch_size": 0,
-    "global_scratch_align": 1,
-    "profile_scratch_size": 0,
-    "profile_scratch_align": 1,
-    "enable_fp_fusion": True,
-    "ptx_options": None,
-    "instrumentation_mode": "",
-}
 
 
 def require_ptx(code: KernelCode) -> None:
@@ -63,6 +42,12 @@ def require_ptx(code: KernelCode) -> None:
     if _ENTRY.findall(_SKIPPED.sub(" ", code.text)) != [code.entry]:
         raise UnplannableCallError(f"{code.name}: PTX with other kernels than the one that is launched")
     require_only_computes(code.name, code.text)
+
+
+def checked_ptx(code: KernelCode) -> str:
+    """Return PTX that passes `require_ptx`."""
+    require_ptx(code)
+    return code.text
 
 
 def require_only_computes(name: str, text: str) -> None:
@@ -97,73 +82,3 @@ def _only_reads(text: str, tables: set[str]) -> bool:
             addresses.update(_NAME.findall(computes["written"]))
         if len(addresses) == known:
             return True
-
-
-def load_ptx(code: KernelCode, folder: Path, device: str, scratch: list[Any]) -> Any:
-    """Return a function that launches the kernel, given the grid and the arguments.
-
-    Scratch memory that the launches take is added to `scratch`. Raises `UnplannableCallError` where the code is not
-    allowed, does not compile, or does not fit the device.
-    """
-    require_ptx(code)
-    settings = _settings(code)
-    try:
-        import torch
-        import triton
-        from triton.compiler import make_backend
-        from triton.runtime.driver import driver
-    except ImportError:
-        raise UnplannableCallError("Triton, which launches PTX, is not installed") from None
-    index = torch.device(device).index or 0
-    try:
-        target = driver.active.get_current_target()
-        backend = make_backend(target)
-        launcher = driver.active.launcher_cls(_source(code), settings)
-        cubin = _cubin(code.text, settings, backend, target, folder)
-        _, function, *_ = driver.active.utils.load_binary(code.entry, cubin, settings.shared, index)
-        packed = backend.pack_metadata(settings)
-    except Exception as error:  # of ptxas, or of the driver
-        raise UnplannableCallError(f"{code.name}: PTX that cannot be loaded: {str(error).strip()[:200]}") from None
-    stream_of = driver.active.get_current_stream
-
-    def allocate(size: int, *_: Any) -> Any:
-        scratch.append(torch.empty(size, dtype=torch.uint8, device=device))
-        return scratch[-1]
-
-    def launch(grid: tuple[int, ...], values: list[Any]) -> None:
-        x, y, z = (*grid, 1, 1)[:3]
-        if settings.global_scratch_size:
-            triton.set_allocator(allocate)  # each plan has its own
-        launcher(x, y, z, stream_of(index), function, packed, None, None, None, *values)
-
-    return launch
-
-
-def _source(code: KernelCode) -> Any:
-    """Return what Triton's launcher asks of a kernel's source."""
-    return SimpleNamespace(signature=dict(enumerate(code.parameters)), constants={})
-
-
-def _settings(code: KernelCode) -> Any:
-    found = {**_DEFAULTS, **{name: code.settings[name] for name in code.settings if name in (*_NUMBERS, *_DEFAULTS)}}
-    if not all(isinstance(found.get(name), int) for name in _NUMBERS):
-        raise UnplannableCallError(f"{code.name}: PTX without its settings")
-    if found["profile_scratch_size"] or found["instrumentation_mode"]:
-        raise UnplannableCallError(f"{code.name}: PTX that Triton instrumented for its profiler")
-    for option in re.split(r"\s+(?=-)", (found["ptx_options"] or "").strip()):
-        if option and not OPTIONS.fullmatch(option):
-            raise UnplannableCallError(
-                f"{code.name}: the option {option} of ptxas, which is not among the allowed ones"
-            )
-    return SimpleNamespace(name=code.entry, **found)
-
-
-def _cubin(text: str, settings: Any, backend: Any, target: Any, folder: Path) -> bytes:
-    """Compile with ptxas as Triton does, once."""
-    options = {"enable_fp_fusion": settings.enable_fp_fusion, "ptx_options": settings.ptx_options}
-    path = folder / f"{hashlib.sha256(f'{text}{options}'.encode()).hexdigest()}.cubin"
-    if not path.exists():
-        partial = path.with_suffix(".partial")
-        partial.write_bytes(backend.make_cubin(text, {}, backend.parse_options(options), target.arch))
-        partial.rename(path)
-    return path.read_bytes()

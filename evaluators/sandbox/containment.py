@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core import DeviceError
+from ..devices import device_files
 from ..settings import Sandbox
 from . import bubblewrap, landlock, seccomp
 from .places import Places
@@ -50,7 +51,7 @@ class Containment:
         """Return the prefix of a command that runs in the `working` folder; empty unless it has its own namespaces."""
         if self.used is not Sandbox.BWRAP:
             return []
-        return bubblewrap.command(self.places, _gpus() if self.cuda else [], read, write, working)
+        return bubblewrap.command(self.places, device_files() if self.cuda else [], read, write, working)
 
     def rules(self, read: Sequence[Path], write: Sequence[Path]) -> dict[str, Any] | None:
         """Return the restrictions of one worker at its start, as JSON; None without a sandbox.
@@ -62,7 +63,7 @@ class Containment:
             return None
         if not self.confines_workers:
             return {"files": None, "cuda": self.cuda}
-        devices = [Path("/dev", name) for name in _DEVICES] + (_gpus() if self.cuda else [])
+        devices = [Path("/dev", name) for name in _DEVICES] + (device_files() if self.cuda else [])
         given = [Path("/dev", name) for name in _READ_DEVICES]
         # CUDA writes the names of its threads, and torch counts the users of its shared memory in a file.
         shared = [Path("/proc/self"), Path("/dev/shm")] if self.cuda else []
@@ -123,7 +124,3 @@ def home_in(folder: Path) -> dict[str, str]:
 def _warn(text: str) -> None:
     """Warn once, however many evaluators there are."""
     _LOG.warning(text)
-
-
-def _gpus() -> list[Path]:
-    return sorted(Path("/dev").glob("nvidia*"))

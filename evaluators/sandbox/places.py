@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...core import known_languages
+from ..devices import supports
 
 _PACKAGE = Path(__file__).parents[2]
 _PARTS = ("__init__.py", "entry_points.py", "core", "evaluators")
@@ -42,7 +43,7 @@ _PROC = (
 )  # fmt: skip
 _COMPILERS = ("g++", "gcc", "cc", "clang", "clang++", "nvcc", "ptxas", "ninja", "ld", "as")
 _NAMING_COMPILERS = ("CC", "CXX", "CUDACXX", "PYTORCH_NVCC", "TRITON_PTXAS_PATH")
-_NAMING_TOOLKITS = ("CUDA_HOME", "CUDA_PATH")
+_NAMING_TOOLKITS = ("CUDA_HOME", "CUDA_PATH", "ROCM_PATH", "ROCM_HOME", "HIP_PATH")
 _NAMING_FOLDERS = (
     "LD_LIBRARY_PATH", "LD_PRELOAD", "LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "COMPILER_PATH",
     "TVM_LIBRARY_PATH", "TL_TEMPLATE_PATH", "TL_CUTLASS_PATH",
@@ -109,7 +110,7 @@ def _hidden() -> Iterator[Path]:
 
 def _needed() -> Iterator[Path]:
     """Yield what stays shown even if it is the working folder or the user's home."""
-    prefixes = [Path("/"), Path("/usr"), Path("/usr/local"), *Path("/usr/local").glob("cuda*")]
+    prefixes = [Path("/"), Path("/usr"), Path("/usr/local"), *_toolkits()]
     prefixes += [Path(sys.prefix), Path(sys.base_prefix)]
     prefixes += [Path(os.environ[name]) for name in _NAMING_TOOLKITS if os.environ.get(name)]
     named = [os.environ[name].split()[0] for name in _NAMING_COMPILERS if os.environ.get(name, "").split()]
@@ -127,6 +128,11 @@ def _needed() -> Iterator[Path]:
     yield from (found for name in _ETC for found in Path("/etc").glob(name))
     yield from (Path("/sys", name) for name in _SYS)
     yield from (_PACKAGE / part for part in _PARTS)
+
+
+def _toolkits() -> Iterator[Path]:
+    for pattern in (pattern for support in supports() for pattern in support.installed):
+        yield from _ROOT.glob(pattern.lstrip("/"))
 
 
 def _imported(hidden: set[Path], needed: set[Path]) -> Iterator[Path]:

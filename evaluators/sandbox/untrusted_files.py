@@ -58,6 +58,14 @@ def _fill(view: memoryview, file: FileIO, offset: int, path: Path) -> None:
         read += count
 
 
+def report_in(path: Path, most: int = 64 << 20) -> str:
+    """Return the beginning of a text that untrusted code may have written; '' where there is no plain file."""
+    try:
+        return read_untrusted_file(path, min(path.lstat().st_size, most)).decode(errors="replace")
+    except OSError:
+        return ""
+
+
 def add_untrusted_file(folder: Path, name: Path, content: bytes) -> None:
     """Write a new file below a folder, with the folders around it; nothing where there is something of that name.
 

@@ -10,11 +10,18 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
+from ...core import DeviceError
+from ...core.devices import architecture, architecture_name
+from ..devices import present
+from ..profiling.gpu_properties import describe_gpu
+
 KERNEL = "kernelwright_flush"
 FALLBACK = "FillFunctor"
 """Part of the name of torch's kernel, the fallback where the driver cannot compile ours."""
 TIMES = 8
 """Multiple of the cache's size that is written in a pass."""
+MEMORY_CACHE_TIMES = 2
+"""Multiple of the cache between L2 and memory, where there is one."""
 PASSES = 3
 """One pass empties it; but the processor launches the call while the GPU writes, and any longer launch time becomes
 part of the sample. On an H200 a pass takes about 120 us. Launching a Triton kernel from Python took up to 200 us where
@@ -72,7 +79,7 @@ class L2:
         import torch
 
         properties = torch.cuda.get_device_properties(device)
-        size = max(TIMES * properties.L2_cache_size, 1 << 20)
+        size = max(TIMES * properties.L2_cache_size, MEMORY_CACHE_TIMES * _memory_cache(device), 1 << 20)
         self._buffer = torch.empty(size, dtype=torch.uint8, device=device)
         self._fill: Any = torch.Tensor.zero_
         blocks = properties.multi_processor_count * (properties.max_threads_per_multi_processor // _THREADS)
@@ -96,12 +103,17 @@ class L2:
                 self._fill(self._buffer)
 
 
-def driver() -> Any:
-    """Return CUDA's driver; None where there is none."""
+def _memory_cache(device: str) -> int:
     try:
-        return ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return None
+        return architecture(architecture_name(describe_gpu(device))).memory_cache_bytes
+    except DeviceError:  # an architecture that is not described
+        return 0
+
+
+def driver() -> Any:
+    """Return the library with the API of CUDA's driver; None where the device has none."""
+    support = present()
+    return support.driver() if support is not None else None
 
 
 def _launcher(driver: Any, blocks: int, begin: int, size: int) -> Any:

@@ -13,6 +13,7 @@ import resource
 import sys
 from pathlib import Path
 
+from ..devices import device_files
 from ..sandbox.containment import contain, home_in
 from ..settings import Limits, Sandbox
 from .confinement import confine
@@ -24,8 +25,8 @@ SHOWN = "KERNELWRIGHT_SHOWN"
 def main() -> None:
     """Confine this process, and replace it."""
     folder, arguments = Path(sys.argv[1]).resolve(), sys.argv[2:]
-    gpus = any(Path("/dev").glob("nvidia[0-9]*"))  # a list of configs may ask which one it is
-    containment = contain(Sandbox.AUTO, "cuda" if gpus else "cpu")
+    # A list of configs may ask which GPU it is.
+    containment = contain(Sandbox.AUTO, "cuda" if device_files() else "cpu")
     # Under bubblewrap it is alone in its namespaces.
     shown = [Path(path) for path in os.environ.pop(SHOWN, "").split(os.pathsep) if path]
     inside = containment.command(shown, [folder], folder)

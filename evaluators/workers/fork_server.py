@@ -118,7 +118,7 @@ def _fork(server: socket.socket, request: dict[str, Any], channel: int, log: int
         # The server's libraries got their byte code, which some installers leave out; what kernels import gets none.
         sys.dont_write_bytecode = True
         if request.get("visible") is not None:
-            os.environ["CUDA_VISIBLE_DEVICES"] = request["visible"]
+            os.environ.update(request["visible"])
         confinement.die_with_parent()
         confinement.enter(
             Path(request["folder"]),

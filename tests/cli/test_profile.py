@@ -14,7 +14,7 @@ from kernelwright.cli.parameters import Display
 from kernelwright.commands import profile as profiling
 from kernelwright.commands.profile import Options, kernel_table
 from kernelwright.core import Config, DeviceKernel, Evaluation, KernelProfile
-from kernelwright.evaluators.profiling.ncu import Counted
+from kernelwright.evaluators.profiling.counters import Counted
 from kernelwright.runtime.command import find_command
 from kernelwright.runtime.jobs import find_job
 from kernelwright.runtime.runtime import Runtime
@@ -95,7 +95,7 @@ def test_as_json(profiled: Any, capsys: pytest.CaptureFixture[str], monkeypatch:
     assert KernelProfile(**record["kernel_profile"]) == RAN
     assert record["bottleneck"]["cause"] == "instructions"
     assert (record["floor_ms"], record["latency_ms"]) == (pytest.approx(0.1), 0.5)
-    assert record["remark"] == "no counters: Nsight Compute counts on GPUs only"
+    assert record["remark"] == "no counters: they are of GPUs only"
 
 
 def test_counters_are_of_the_candidates_own_kernels(

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from kernelwright.core import Problem
-from kernelwright.evaluators.profiling.ncu import METRICS, STALLS, Counted, count, ncu_command, read_csv
+from kernelwright.evaluators.profiling.counters import Counted, count
+from kernelwright.evaluators.profiling.ncu import METRICS, STALLS, read_csv, tool_command
 from kernelwright.evaluators.sandbox import bubblewrap
 from kernelwright.evaluators.sandbox.places import Places
 from kernelwright.evaluators.settings import Sandbox
@@ -67,7 +68,7 @@ def test_by_default_all_kernels_count_and_none_of_another_name() -> None:
 
 
 def test_every_metric_is_asked_for(tmp_path: Path) -> None:
-    command = ncu_command("ncu", tmp_path / "log")
+    command = tool_command("ncu", tmp_path)
     asked = command[command.index("--metrics") + 1].split(",")
     assert set(METRICS.values()) < set(asked)
     assert sum("issue_stalled" in name for name in asked) == len(STALLS)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from kernelwright.core import DeviceLimits
-from kernelwright.evaluators.pipeline.processes import _visible_gpu
+from kernelwright.evaluators.devices import visible_gpu
 from kernelwright.evaluators.profiling.op_counter import count, observe
 from torch import nn
 from torch.utils.flop_counter import flop_registry
@@ -209,7 +209,7 @@ def test_a_gpu_is_counted_among_those_that_are_visible(
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     else:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert _visible_gpu(number) == name
+    assert visible_gpu(number) == {"CUDA_VISIBLE_DEVICES": name}
 
 
 def test_what_an_operator_of_its_own_calls_is_counted_in_its_place() -> None:

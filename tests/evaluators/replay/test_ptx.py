@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from kernelwright.core.launch_plan import KernelCode
 from kernelwright.evaluators.replay.code import load_code
-from kernelwright.evaluators.replay.ptx import _settings, require_ptx
+from kernelwright.evaluators.replay.ptx import require_ptx
+from kernelwright.evaluators.replay.triton_code import _settings
 from kernelwright.evaluators.replay.values import UnplannableCallError
 
 HEADER = """//

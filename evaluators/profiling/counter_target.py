@@ -1,6 +1,6 @@
-"""The program that ncu runs: loads a problem and a kernel, calls it until all is compiled, and once more to count.
+"""The program that ncu and rocprofv3 run: it calls a kernel until all is compiled, and once more to count.
 
-Run as `python -m kernelwright.evaluators.profiling.ncu_target REQUEST`, a JSON file with the paths of problem and
+Run as `python -m kernelwright.evaluators.profiling.counter_target REQUEST`, a JSON file with the paths of problem and
 kernel, the problem's sizes, the device and a seed.
 """
 

@@ -1,0 +1,84 @@
+"""What the evaluator asks of a kind of device. Torch's build for it answers as `torch.cuda`, as ROCm's does."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, Protocol
+
+from ...core import DeviceError, DeviceLimits
+
+
+class CounterTool(Protocol):
+    """A vendor's profiler that counts what a kernel does, run on a program: a module such as `profiling.ncu`."""
+
+    PROGRAM: str
+    """Its name on the PATH."""
+    NAME: str
+    """As messages say it."""
+    INSTALLED: list[Path]
+    """Where its parts are."""
+
+    def tool_command(self, tool: str, folder: Path) -> list[str]:
+        """Return the tool and its options, to write to a folder; the program to run follows."""
+
+    def read_folder(self, folder: Path, own: Collection[str]) -> dict[str, float]:
+        """Return the counters of the candidate's `own` kernels; of all where none are named. Empty where none are."""
+
+    def reason(self, folder: Path, printed: str) -> str:
+        """Return why there are no counters, from what it wrote and printed."""
+
+
+class DeviceSupport:
+    """One kind of device. Without a driver it has no devices; a method that is not overridden says so."""
+
+    id: str
+    """Of its `core.devices.DeviceKind`, which is also the backend of Triton's targets."""
+    visible: str
+    """The variable that says which devices a process sees."""
+    hidden: str = ""
+    """Its value where a process is to see none."""
+    files: tuple[str, ...] = ()
+    """Patterns of its files in /dev."""
+    installed: tuple[str, ...] = ()
+    """Patterns of the folders that its toolkit is installed to."""
+    sanitizer: bool = False
+    """Whether compute-sanitizer checks its kernels."""
+
+    def count(self) -> int:
+        """Return the number of devices, from the driver: torch takes a second to import."""
+        return 0
+
+    def name(self, number: int) -> str:
+        """Return the name that its driver reports for a device."""
+        raise DeviceError(f"there is no device {number} of kind {self.id}")
+
+    def limits(self, number: int) -> DeviceLimits:
+        """Return a device's limits, from the driver."""
+        raise DeviceError(f"there is no device {number} of kind {self.id}")
+
+    def seen(self, number: int) -> str:
+        """Return the name of a device for `visible`, by its index among those that this process sees."""
+        shown = [name.strip() for name in os.environ.get(self.visible, "").split(",") if name.strip()]
+        return shown[number] if number < len(shown) else str(number)
+
+    def driver(self) -> Any:
+        """Return a library with the API of CUDA's driver.
+
+        Without it torch's fill empties the L2 cache, multiprocessors are not scrubbed, and the driver's limits are not
+        watched.
+        """
+        return None
+
+    def driver_version(self) -> str | None:
+        """Return the driver's version, such as '580.159.04'; None where it does not tell."""
+        return None
+
+    def runtime_version(self) -> dict[str, str]:
+        """Return the version of what torch was built for, by the name that records have; imports torch."""
+        return {}
+
+    def counter_tool(self) -> CounterTool | None:
+        """Return the vendor's profiler; None where none is known."""
+        return None
