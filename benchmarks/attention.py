@@ -1,12 +1,13 @@
 """Compares searches of attention schedules on a GPU: tuners at equal budget, five seeds, and other ways to the same.
 
-    python benchmarks/attention.py [--problem long] [--trials 12] [--seconds 80] [--resume] [--json FILE]
+    python benchmarks/attention.py [--problem long | --eight] [--trials 12] [--seconds 80] [--resume] [--json FILE]
 
 For each problem these are, first, TileLang's automatic pipelining at the same tiles with 0 to 3 stages, all of them,
 and the schedule by hand at all tiles; then all tuners and seeds side by side, so that a time limit leaves each with
 about as many trials. All share one evaluator, and a config is measured once: who asks for it later gets the same
 result, and pays a trial for it. At the end the best of each way are timed interleaved with each other and with torch's
-scaled_dot_product_attention: every ratio is of that one comparison. `--seconds` limits a problem's trials; the
+scaled_dot_product_attention: every ratio is of that one comparison. The fastest is then timed interleaved with SDPA's
+cuDNN backend, by its name. `--seconds` limits a problem's trials; the
 comparison takes some 20 seconds more. What was measured is in a journal, from which `--resume` goes on.
 
 Needs a GPU; with --simulate the tuners alone run in the simulator, and every figure says so.
@@ -26,15 +27,16 @@ from typing import Any
 from command import run_benchmark
 from environment import tuners_environment
 from kernelwright import AttentionConfig, ScheduleOptimizer
-from kernelwright.core import Config, Evaluation, Evaluator, Journal, SearchSpace, Trial, set_aside
+from kernelwright.core import Config, Evaluation, Evaluator, Journal, SearchSpace, TorchProblem, Trial, set_aside
 from kernelwright.core.environment import cores
 from kernelwright.evaluators.settings import Limits, Settings
 from kernelwright.evaluators.simulated import SimulatedEvaluator
-from kernelwright.runtime.attention import COMPILE_S
+from kernelwright.runtime.attention import COMPILE_S, Half
 from kernelwright.runtime.devices import device_label
 from kernelwright.runtime.evaluators import search_evaluator
 from kernelwright.tuners.grid import Grid
 from kernelwright.tuners.schedule.attention import BY_HAND, REGISTERS, SHARED_BYTES
+from kernelwright.tuners.schedule.cudnn import NAME, cudnn_problem
 from kernelwright.tuners.schedule.modulo import schedule_in_order
 from side_by_side import SideBySide
 
@@ -44,6 +46,20 @@ PROBLEMS: dict[str, dict[str, Any]] = {
     "causal": {"batch_size": 4, "num_heads": 16, "seq_len_q": 2048, "head_dim": 128, "causal": True},
 }
 """By the problem's workloads."""
+EIGHT: dict[str, dict[str, Any]] = {
+    "d64_512": {"batch_size": 8, "num_heads": 32, "seq_len_q": 512, "head_dim": 64},
+    "d64_1024_causal": {"batch_size": 8, "num_heads": 32, "seq_len_q": 1024, "head_dim": 64, "causal": True},
+    "d64_4096_bf16": {"batch_size": 2, "num_heads": 32, "seq_len_q": 4096, "head_dim": 64, "dtype": Half.BFLOAT16},
+    "d64_16384_causal": {"num_heads": 16, "seq_len_q": 16384, "head_dim": 64, "causal": True},
+    "d128_2048_causal": {"batch_size": 4, "num_heads": 16, "seq_len_q": 2048, "head_dim": 128, "causal": True},
+    "d128_4096": {"num_heads": 32, "seq_len_q": 4096, "head_dim": 128},
+    "d128_8192_gqa_bf16": {
+        "num_heads": 32, "num_kv_heads": 8, "seq_len_q": 8192, "head_dim": 128, "causal": True, "dtype": Half.BFLOAT16,
+    },
+    "d128_16384": {"num_heads": 16, "seq_len_q": 16384, "head_dim": 128},
+}  # fmt: skip
+"""Shapes for the comparison with cuDNN: head sizes 64 and 128, causal and not, shared heads, 512 to 16k keys, both
+dtypes. `--eight` takes them instead."""
 TUNERS = ("schedule", "random_moves", "portfolio")
 STAGES = (0, 1, 2, 3)
 AUTOMATIC, HAND = "automatic", "by hand"
@@ -99,7 +115,7 @@ class Benchmark:
         self.options, self.record = options, record
         self.found: dict[str, Any] = record.setdefault("problems", {}).setdefault(name, {})
         self.name = name
-        self.config = AttentionConfig(**PROBLEMS[name], simulate=options.simulate, results=options.results)
+        self.config = AttentionConfig(**{**PROBLEMS, **EIGHT}[name], simulate=options.simulate, results=options.results)
         self.optimizer = ScheduleOptimizer(self.config)
         self.job, self.device = self.optimizer.job(self.config)
         self.ways: SideBySide | None = None
@@ -133,7 +149,9 @@ class Benchmark:
         made: dict[str, Any] = {}
         for seed in range(self.options.seeds):
             for tuner in TUNERS:
-                config = AttentionConfig(**PROBLEMS[self.name], simulate=self.options.simulate, tuner=tuner, seed=seed)
+                config = AttentionConfig(
+                    **{**PROBLEMS, **EIGHT}[self.name], simulate=self.options.simulate, tuner=tuner, seed=seed
+                )
                 made[f"{tuner} {seed}"] = self.optimizer.tuner(config, self.optimizer.start(config))
         return made
 
@@ -168,6 +186,13 @@ class Benchmark:
         for way, final in finals.items():
             print(f"{self.name}: final: {way}: {final['latency_ms']} ms, {final['speedup']}x SDPA", flush=True)
         print(f"{self.name}: the best is {over} times as fast as automatic pipelining", flush=True)
+        config = min(
+            (item for item in configs if timed[item].latency_ms), key=lambda item: timed[item].latency_ms or 0.0
+        )
+        (beside,) = evaluator.compare(cudnn_problem(TorchProblem.of(self.job.problem)), self.job.kernel, [config])
+        self.found["beside_cudnn"] = row(beside)
+        self.write()
+        print(f"{self.name}: {row(beside)['speedup']}x {NAME}", flush=True)
 
     def write(self) -> None:
         """Write what is known so far."""
@@ -215,7 +240,8 @@ def row(final: Evaluation) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--problem", choices=PROBLEMS, action="append")
+    parser.add_argument("--problem", choices=[*PROBLEMS, *EIGHT], action="append")
+    parser.add_argument("--eight", action="store_true", help="the eight shapes for the comparison with cuDNN")
     parser.add_argument("--trials", type=int, default=12, help="of each search")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--seconds", type=float, help="a problem's trials begin within this time")
@@ -226,7 +252,9 @@ def main() -> None:
     options = parser.parse_args()
     options.results.mkdir(parents=True, exist_ok=True)
     record: dict[str, Any] = {"simulated": options.simulate, "trials": options.trials, **tuners_environment()}
-    benchmarks = [Benchmark(name, options, record) for name in options.problem or PROBLEMS]
+    benchmarks = [
+        Benchmark(name, options, record) for name in options.problem or (EIGHT if options.eight else PROBLEMS)
+    ]
     with contextlib.ExitStack() as stack:
         if not options.simulate:
             device = benchmarks[0].device

@@ -17,8 +17,10 @@ from ..core import (
     Evaluation,
     Evaluator,
     OptionError,
+    ProblemError,
     PythonKernel,
     Target,
+    TorchProblem,
     Tuner,
 )
 from ..core.events import Emit, Event, FinalsStarted, Finished, Note, TrialDone, ignore
@@ -33,6 +35,7 @@ from ..tuners import catalogue
 from ..tuners.schedule.attention import BY_HAND, CLOCKS, AttentionShape, Rates, attention_graph
 from ..tuners.schedule.bounds import require_interval
 from ..tuners.schedule.climb import ScheduleClimb
+from ..tuners.schedule.cudnn import NAME, cudnn_problem
 from ..tuners.schedule.files import load_schedule
 from ..tuners.schedule.fitting import MOST, fit_rates, read_rates, write_rates
 from ..tuners.schedule.folder import TuningFolder
@@ -40,7 +43,7 @@ from ..tuners.schedule.graph import aligned
 from ..tuners.schedule.modulo import modulo_schedule, schedule_in_order, shortest_schedule
 from ..tuners.schedule.priorities import RandomKeys, key_space
 from ..tuners.schedule.space import ScheduleSpace
-from ..tuners.search import Found, Search
+from ..tuners.search import Search
 from .attention_result import ScheduleResult, loop_in
 from .devices import CPU, choose_device
 from .evaluators import at_workloads, search_evaluator
@@ -194,10 +197,13 @@ class ScheduleOptimizer:
                 raise
             finally:
                 emit(Finished())
-        return self._finish(config, job, found, folder)
+            result = ScheduleResult(self.space, job, found, folder)
+            if not config.simulate and result.best is not None:
+                result = replace(result, beside_cudnn=_beside_cudnn(evaluator, job, result.best, emit))
+        return self._finish(config, result)
 
-    def _finish(self, config: AttentionConfig, job: Job, found: Found, folder: TuningFolder) -> ScheduleResult:
-        result = ScheduleResult(self.space, job, found, folder)
+    def _finish(self, config: AttentionConfig, result: ScheduleResult) -> ScheduleResult:
+        found, folder = result.found, result.folder
         kernel = None
         if result.faster:
             kernel = str(result.kernel_path)
@@ -211,7 +217,7 @@ class ScheduleOptimizer:
             with contextlib.suppress(OptionError):  # too few schedules
                 rates, error = self.fit(found.evaluations)
                 count = sum(e.latency_ms is not None for e in found.evaluations)
-                write_rates(folder.path / "rates.json", rates, error, min(count, MOST), job.label)
+                write_rates(folder.path / "rates.json", rates, error, min(count, MOST), result.job.label)
         return result
 
     def loop(self, config: Config) -> SimulatedLoop | str:
@@ -290,6 +296,16 @@ class ScheduleOptimizer:
         if Target.of_device(device) is not Target.CUDA:
             raise DeviceError("schedules are measured on a GPU, and there is none", "use `simulate`")
         return Job(kernel, problem, device, str(KERNEL)), device
+
+
+def _beside_cudnn(evaluator: Evaluator, job: Job, best: Evaluation, emit: Emit) -> Evaluation | None:
+    """Return the best schedule timed interleaved with cuDNN's attention; None where cuDNN refuses the problem."""
+    try:
+        (found,) = evaluator.compare(cudnn_problem(TorchProblem.of(job.problem)), job.kernel, [Config(best.config)])
+    except ProblemError as error:
+        emit(Note(f"not compared with {NAME}: {' '.join(str(error).split())}"))
+        return None
+    return found
 
 
 @contextlib.contextmanager

@@ -34,6 +34,16 @@ class ScheduleResult:
     job: Job
     found: Found
     folder: TuningFolder
+    beside_cudnn: Evaluation | None = None
+    """The best schedule with cuDNN's attention as reference, timed interleaved; None where they were not compared."""
+
+    @property
+    def times_cudnn(self) -> float | None:
+        """Speedup over cuDNN's attention."""
+        beside = self.beside_cudnn
+        if beside is None or beside.reference is None or not beside.latency_ms:
+            return None
+        return beside.reference.median_ms / beside.latency_ms
 
     @property
     def best(self) -> Evaluation | None:
@@ -93,7 +103,7 @@ class ScheduleResult:
     def summary(self) -> dict[str, Any]:
         """Return what --json prints, with times in microseconds."""
         said: dict[str, Any] = json.loads((self.folder.path / "final_results.json").read_text())
-        return {**said, "folder": str(self.folder.path)}
+        return {**said, "times_cudnn": self.times_cudnn, "folder": str(self.folder.path)}
 
     def write_trace(self, path: Path, evaluation: Evaluation, make: MakeLoop) -> None:
         """Write the simulated execution in the Trace Event format that browsers' profilers and Perfetto read."""
