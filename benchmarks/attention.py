@@ -186,10 +186,11 @@ class Benchmark:
         for way, final in finals.items():
             print(f"{self.name}: final: {way}: {final['latency_ms']} ms, {final['speedup']}x SDPA", flush=True)
         print(f"{self.name}: the best is {over} times as fast as automatic pipelining", flush=True)
-        config = min(
-            (item for item in configs if timed[item].latency_ms), key=lambda item: timed[item].latency_ms or 0.0
-        )
-        (beside,) = evaluator.compare(cudnn_problem(TorchProblem.of(self.job.problem)), self.job.kernel, [config])
+        first = fastest(list(timed.values()))
+        if first is None:
+            return
+        cudnn = cudnn_problem(TorchProblem.of(self.job.problem))
+        (beside,) = evaluator.compare(cudnn, self.job.kernel, [Config(first.config)])
         self.found["beside_cudnn"] = row(beside)
         self.write()
         print(f"{self.name}: {row(beside)['speedup']}x {NAME}", flush=True)

@@ -10,9 +10,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from ...entry_points import EntryGroup
-from .base import CounterTool as CounterTool
 from .base import DeviceSupport as DeviceSupport
 from .cuda import CUDA as CUDA
+from .cuda import open_nvml as open_nvml
 from .hip import HIP as HIP
 
 BUILT_IN = (CUDA, HIP)

@@ -3,31 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ...core import DeviceError, DeviceLimits
-
-
-class CounterTool(Protocol):
-    """A vendor's profiler that counts what a kernel does, run on a program: a module such as `profiling.ncu`."""
-
-    PROGRAM: str
-    """Its name on the PATH."""
-    NAME: str
-    """As messages say it."""
-    INSTALLED: list[Path]
-    """Where its parts are."""
-
-    def tool_command(self, tool: str, folder: Path) -> list[str]:
-        """Return the tool and its options, to write to a folder; the program to run follows."""
-
-    def read_folder(self, folder: Path, own: Collection[str]) -> dict[str, float]:
-        """Return the counters of the candidate's `own` kernels; of all where none are named. Empty where none are."""
-
-    def reason(self, folder: Path, printed: str) -> str:
-        """Return why there are no counters, from what it wrote and printed."""
 
 
 class DeviceSupport:
@@ -43,6 +21,8 @@ class DeviceSupport:
     """Patterns of its files in /dev."""
     installed: tuple[str, ...] = ()
     """Patterns of the folders that its toolkit is installed to."""
+    counters: str = ""
+    """The module of the vendor's profiler, a `profiling.counters.CounterTool`; '' where none is known."""
     sanitizer: bool = False
     """Whether compute-sanitizer checks its kernels."""
 
@@ -78,7 +58,3 @@ class DeviceSupport:
     def runtime_version(self) -> dict[str, str]:
         """Return the version of what torch was built for, by the name that records have; imports torch."""
         return {}
-
-    def counter_tool(self) -> CounterTool | None:
-        """Return the vendor's profiler; None where none is known."""
-        return None

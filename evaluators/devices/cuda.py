@@ -6,7 +6,7 @@ import ctypes
 from typing import Any
 
 from ...core import DeviceLimits
-from .base import CounterTool, DeviceSupport
+from .base import DeviceSupport
 
 _ATTRIBUTES = {"major": 75, "minor": 76, "multiprocessors": 16, "shared_bytes": 97, "registers": 82, "threads": 39}
 """CU_DEVICE_ATTRIBUTE_* of cuda.h: the compute capability, and per multiprocessor or block what `DeviceLimits` says."""
@@ -20,6 +20,7 @@ class Cuda(DeviceSupport):
     files = ("nvidia*",)
     installed = ("/usr/local/cuda*",)
     sanitizer = True
+    counters = f"{__name__.rpartition('.devices')[0]}.profiling.ncu"
 
     def driver(self) -> Any:
         """Return the driver's library; None without one."""
@@ -60,9 +61,13 @@ class Cuda(DeviceSupport):
 
     def driver_version(self) -> str | None:
         """Return NVML's answer."""
-        from ..timing.telemetry import driver_version
-
-        return driver_version()
+        nvml = open_nvml()
+        if nvml is None:
+            return None
+        try:
+            return str(nvml.nvmlSystemGetDriverVersion())
+        except nvml.NVMLError:
+            return None
 
     def runtime_version(self) -> dict[str, str]:
         """Return CUDA's version."""
@@ -70,11 +75,16 @@ class Cuda(DeviceSupport):
 
         return {"cuda": torch.version.cuda or ""}
 
-    def counter_tool(self) -> CounterTool:
-        """Return Nsight Compute."""
-        from ..profiling import ncu
-
-        return ncu
-
 
 CUDA = Cuda()
+
+
+def open_nvml() -> Any:
+    """Return NVML, or None where no driver is. It is opened as often as it is asked for, and never closed."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return None
+    return pynvml

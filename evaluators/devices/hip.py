@@ -12,7 +12,7 @@ from typing import Any
 
 from ...core import DeviceLimits
 from ...core.devices import architecture
-from .base import CounterTool, DeviceSupport
+from .base import DeviceSupport
 
 _LIBRARY = "libamdhip64.so"
 _ROCM = Path("/opt/rocm/lib")
@@ -31,6 +31,7 @@ class Hip(DeviceSupport):
     hidden = "-1"
     files = ("kfd", "dri/renderD*")
     installed = ("/opt/rocm*",)
+    counters = f"{__name__.rpartition('.devices')[0]}.profiling.rocprof"
 
     def count(self) -> int:
         """Return the number of GPUs."""
@@ -70,12 +71,6 @@ class Hip(DeviceSupport):
         import torch
 
         return {"hip": torch.version.hip or ""}
-
-    def counter_tool(self) -> CounterTool:
-        """Return rocprofv3."""
-        from ..profiling import rocprof
-
-        return rocprof
 
     def _architecture(self, library: Any, number: int) -> str:
         """Return 'gfx942': HIP names it in a structure alone, whose layout depends on the version."""

@@ -5,6 +5,7 @@ Profilers replay each launch, or run it alone, so this takes seconds and is neve
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import shutil
@@ -13,6 +14,7 @@ import sys
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol, cast
 
 from ...core import Kernel, TorchProblem
 from ...core.environment import allowed_environment
@@ -25,6 +27,26 @@ from ..workers.problem_file import problem_options
 from ..workers.server_client import import_path
 
 TIMEOUT_S = 300.0
+
+
+class CounterTool(Protocol):
+    """A vendor's profiler that counts what a kernel does, run on a program: a module such as `profiling.ncu`."""
+
+    PROGRAM: str
+    """Its name on the PATH."""
+    NAME: str
+    """As messages say it."""
+    INSTALLED: list[Path]
+    """Where its parts are."""
+
+    def tool_command(self, tool: str, folder: Path) -> list[str]:
+        """Return the tool and its options, to write to a folder; the program to run follows."""
+
+    def read_folder(self, folder: Path, own: Collection[str]) -> dict[str, float]:
+        """Return the counters of the candidate's `own` kernels; of all where none are named. Empty where none are."""
+
+    def reason(self, folder: Path, printed: str) -> str:
+        """Return why there are no counters, from what it wrote and printed."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +74,13 @@ def count(
 
     `own` are the candidate's kernels by the profiler's names; by default all launched kernels are counted.
     """
-    counts = (present() or CUDA).counter_tool()
-    tool = shutil.which(counts.PROGRAM) if counts is not None else None
-    if counts is None or tool is None:
-        needed = (
-            f"{counts.NAME} is not on the PATH" if counts is not None else "this device has no profiler that is known"
-        )
-        return Counted(remark=f"no counters: {needed}")
+    support = present() or CUDA
+    if not support.counters:
+        return Counted(remark="no counters: of this kind of device no profiler is known")
+    counts = cast("CounterTool", importlib.import_module(support.counters))
+    tool = shutil.which(counts.PROGRAM)
+    if tool is None:
+        return Counted(remark=f"no counters: {counts.NAME} is not on the PATH")
     containment = contain(sandbox, device)
     if containment.used is Sandbox.LANDLOCK:
         return Counted(remark=f"no counters: {counts.PROGRAM} needs bubblewrap, or `sandbox` none")

@@ -1,4 +1,4 @@
-"""Nsight Compute's options, and the counters that it writes; implements `devices.CounterTool`.
+"""Nsight Compute's options, and the counters that it writes; implements `counters.CounterTool`.
 
 ncu and the kernel talk over a local network, which bubblewrap gives them one of their own for and Landlock's rules
 refuse.

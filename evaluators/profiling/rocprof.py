@@ -1,4 +1,4 @@
-"""rocprofv3's options, and the counters that it writes; implements `devices.CounterTool`.
+"""rocprofv3's options, and the counters that it writes; implements `counters.CounterTool`.
 
 Never run on a GPU: options and columns are those of ROCm's documentation, and files of that form are tested.
 """

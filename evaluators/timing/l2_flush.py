@@ -13,7 +13,6 @@ from typing import Any
 from ...core import DeviceError
 from ...core.devices import architecture, architecture_name
 from ..devices import present
-from ..profiling.gpu_properties import describe_gpu
 
 KERNEL = "kernelwright_flush"
 FALLBACK = "FillFunctor"
@@ -79,7 +78,7 @@ class L2:
         import torch
 
         properties = torch.cuda.get_device_properties(device)
-        size = max(TIMES * properties.L2_cache_size, MEMORY_CACHE_TIMES * _memory_cache(device), 1 << 20)
+        size = max(TIMES * properties.L2_cache_size, MEMORY_CACHE_TIMES * _memory_cache(properties), 1 << 20)
         self._buffer = torch.empty(size, dtype=torch.uint8, device=device)
         self._fill: Any = torch.Tensor.zero_
         blocks = properties.multi_processor_count * (properties.max_threads_per_multi_processor // _THREADS)
@@ -103,9 +102,11 @@ class L2:
                 self._fill(self._buffer)
 
 
-def _memory_cache(device: str) -> int:
+def _memory_cache(properties: Any) -> int:
+    names = ("name", "major", "minor", "gcnArchName")
     try:
-        return architecture(architecture_name(describe_gpu(device))).memory_cache_bytes
+        name = architecture_name({key: getattr(properties, key) for key in names if hasattr(properties, key)})
+        return architecture(name).memory_cache_bytes
     except DeviceError:  # an architecture that is not described
         return 0
 

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from ..devices import open_nvml
+
 EVERY_S = 0.02
 """Samples are no closer than this: a query takes some microseconds, of power up to a millisecond."""
 _THROTTLED = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
@@ -27,7 +29,7 @@ class Telemetry:
         self._now = now
         self._taken_at: float | None = None
         self._seen: dict[str, list[float]] = {}
-        self._nvml = _open()
+        self._nvml = open_nvml()
         self._handle = self._find(gpu)
 
     def sample(self) -> None:
@@ -98,25 +100,3 @@ def memory_of(gpu: str | int) -> MemoryInUse | None:
     """Return the memory of a GPU, named as for `Telemetry`; None where it does not tell."""
     found = Telemetry(gpu).memory()
     return None if found is None else MemoryInUse(found.used / 2**30, found.total / 2**30)
-
-
-def driver_version() -> str | None:
-    """The NVIDIA driver's version, such as '580.159.04'; None without one."""
-    nvml = _open()
-    if nvml is None:
-        return None
-    try:
-        return str(nvml.nvmlSystemGetDriverVersion())
-    except nvml.NVMLError:
-        return None
-
-
-def _open() -> Any:
-    """NVML, or None where no driver is. Opened as often as it is asked for, and never closed."""
-    import pynvml
-
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return None
-    return pynvml

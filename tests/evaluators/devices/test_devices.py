@@ -72,7 +72,7 @@ class TestHip:
         support = devices.present()
         assert support is not None
         assert l2_flush.driver() is None and not support.sanitizer
-        assert support.counter_tool() is rocprof
+        assert support.counters == rocprof.__name__
 
     def test_the_cache_between_l2_and_memory_is_emptied_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
         properties = SimpleNamespace(

@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 import pynvml
 import pytest
-from kernelwright.evaluators.timing.telemetry import EVERY_S, Telemetry, driver_version, memory_of
+from kernelwright.evaluators.devices import CUDA
+from kernelwright.evaluators.timing.telemetry import EVERY_S, Telemetry, memory_of
 
 NVML = r"""
 #include <cstring>
@@ -109,7 +110,7 @@ def test_a_gpu_by_number_or_full_uuid() -> None:
         telemetry = Telemetry(name)
         telemetry.sample()
         assert telemetry.medians()["memory_mhz"] == 3201.0
-    assert driver_version() == "580.1"
+    assert CUDA.driver_version() == "580.1"
 
 
 @pytest.mark.usefixtures("nvml")
@@ -125,7 +126,7 @@ def test_without_nvml_there_are_no_metrics(load: Callable[[str], None]) -> None:
     telemetry = Telemetry("abc")
     telemetry.sample()
     assert telemetry.medians() == {}
-    assert driver_version() is None
+    assert CUDA.driver_version() is None
 
 
 @pytest.mark.gpu
@@ -138,4 +139,4 @@ def test_a_real_gpu_has_telemetry() -> None:
     found = telemetry.medians()
     assert found["sm_mhz"] > 100 and found["memory_mhz"] > 100
     assert 10 < found["temperature_c"] < 110 and found["power_w"] > 10
-    assert driver_version()
+    assert CUDA.driver_version()
