@@ -56,6 +56,7 @@ SLOW = (
     "corpus/structures/test_scans.py",
     "corpus/structures/test_top_k.py",
     "corpus/structures/test_windows.py",
+    "corpus/test_block_scaled.py::test_kernels_compile_to_block_scaled_products",
     "deploy/models/test_backend_training.py",
     "deploy/models/test_loop.py",
     "deploy/test_deploy.py::test_a_wheel_builds_and_installs",
