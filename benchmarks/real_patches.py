@@ -29,10 +29,10 @@ from typing import Any
 from command import run_benchmark
 from kernelwright.core import Config, PythonKernel
 from kernelwright.core.user_package import CandidateText
+from kernelwright.corpus.functions.patch import write_patch
 from kernelwright.corpus.functions.translation import UserFunction, translate
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.runtime.evaluators import at_workloads
-from kernelwright.runtime.write_result import write_patch
 from real_functions import FOLDER, INTERPRETER, entries_and_packages, installed
 
 PASSED = " PASSED"

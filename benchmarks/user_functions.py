@@ -24,7 +24,7 @@ import kernelwright
 from command import run_benchmark
 from kernelwright.commands.tune.kernel import Result
 from kernelwright.core import Config, Evaluation
-from kernelwright.runtime.triton_cache import workload_keys
+from kernelwright.corpus.functions.triton_cache import workload_keys
 from kernelwright.runtime.write_result import select_autotune_configs
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

@@ -18,13 +18,13 @@ from ...core import Budget, Evaluation, JointProblem, Journal, OptionError, Prob
 from ...core.baselines import COMPILE, against_text
 from ...core.events import Emit, Note, RunStarted, notes
 from ...core.space_inference import declared_space
+from ...corpus.functions.triton_cache import workload_keys
 from ...evaluators.local import LocalEvaluator
 from ...runtime.archive import EarlierRuns
 from ...runtime.evaluators import Evaluators
 from ...runtime.first_kernels import first_kernels_of
 from ...runtime.jobs import Job, keep, require_timed, run_record, same_run
 from ...runtime.proposers import OpenProposer, Proposers
-from ...runtime.triton_cache import workload_keys
 from ...runtime.write_result import NOTHING, same_but_config, save_solution, select_autotune_configs, write_result
 from ...tuners import catalogue
 from .by_size import SizedKernel, write_by_size

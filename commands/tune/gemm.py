@@ -16,13 +16,13 @@ from typing import Any
 from ...core import Config, Evaluation, KernelwrightError, OptionError
 from ...core.events import Emit, Event, Note, PartDone, Warned, working
 from ...core.files import write_whole
+from ...corpus.functions.triton_cache import enter_products
 from ...evaluators.local import LocalEvaluator
 from ...evaluators.settings import Sampling, SearchSettings
 from ...runtime import command
 from ...runtime.devices import CPU, device_of
 from ...runtime.evaluators import Searcher
 from ...runtime.runtime import OpenSearcher, Runtime
-from ...runtime.triton_cache import enter_products
 from ...tuners import catalogue
 from ...tuners.gemm.cover import cover
 from ...tuners.gemm.device import Device

@@ -18,10 +18,10 @@ from typing import Any
 import torch
 import triton
 from kernelwright.corpus import find_kernel, find_problem
+from kernelwright.corpus.functions.triton_cache_program import _Driver
 from kernelwright.evaluators.correctness.fp64 import in_fp64
 from kernelwright.evaluators.languages.triton_interpreter import fix_interpreter
 from kernelwright.evaluators.workers.modules import ProblemModule
-from kernelwright.runtime.triton_cache_program import _Driver
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.driver import driver

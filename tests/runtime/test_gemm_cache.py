@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from kernelwright.core import Config
-from kernelwright.runtime.triton_cache import enter_products
+from kernelwright.corpus.functions.triton_cache import enter_products
 from kernelwright.tuners.gemm.device import H200_LIMITS, Device
 from kernelwright.tuners.gemm.shapes import Shape
 from kernelwright.tuners.gemm.stores.store import ConfigEntry, ConfigKey
@@ -19,7 +19,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 from triton.runtime import autotuner, jit
 from triton.runtime.driver import driver
-from kernelwright.runtime.triton_cache_program import _Driver
+from kernelwright.corpus.functions.triton_cache_program import _Driver
 import torch
 driver.set_active(_Driver(["cuda", 90, 32]))
 jit.JITFunction.run = lambda self, *args, **options: None

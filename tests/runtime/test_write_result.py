@@ -16,6 +16,7 @@ import pytest
 from kernelwright.core import Config, Evaluation, KernelError, Profile, Status, Tuner
 from kernelwright.core.events import Event, Note
 from kernelwright.core.workload_rows import WorkloadKeys, merged
+from kernelwright.corpus.functions.triton_cache import enter_timings
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.sandbox import bubblewrap, landlock
 from kernelwright.evaluators.sandbox.places import Places
@@ -23,7 +24,6 @@ from kernelwright.evaluators.settings import Sandbox, Settings
 from kernelwright.runtime.command import NOTHING_FASTER
 from kernelwright.runtime.evaluators import at_workloads
 from kernelwright.runtime.jobs import Job
-from kernelwright.runtime.triton_cache import enter_timings
 from kernelwright.runtime.write_result import (
     NOTHING,
     PatchDestination,
@@ -226,7 +226,7 @@ import json, sys
 sys.path[:0] = json.loads(sys.argv[1])
 from triton.runtime import autotuner, jit
 from triton.runtime.driver import driver
-from kernelwright.runtime.triton_cache_program import _Driver
+from kernelwright.corpus.functions.triton_cache_program import _Driver
 import torch
 driver.set_active(_Driver(["cuda", 90, 32]))
 jit.JITFunction.run = lambda self, *args, **options: None

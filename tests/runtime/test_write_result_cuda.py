@@ -65,7 +65,7 @@ print("unbenchmarked")
 def test_a_fresh_process_launches_our_choice_without_benchmarks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kernelwright.runtime.triton_cache import enter_timings
+    from kernelwright.corpus.functions.triton_cache import enter_timings
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
     folder = SWIGLU.copied(tmp_path)

@@ -11,9 +11,9 @@ import kernelwright
 import pytest
 from kernelwright.core.space_inference import declared_space
 from kernelwright.core.user_package import CandidateText
+from kernelwright.corpus.functions.patch import write_patch
 from kernelwright.corpus.functions.putting_back import put_back
 from kernelwright.corpus.functions.translation import UserFunction, translate
-from kernelwright.runtime.write_result import write_patch
 
 from ...user_packages import RMS_NORM, apply
 

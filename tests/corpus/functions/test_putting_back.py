@@ -11,11 +11,12 @@ import pytest
 from kernelwright.agent.applied_rules import formatted
 from kernelwright.agent.rules import RULES, Machine
 from kernelwright.core import Config, KernelError, PythonKernel
+from kernelwright.corpus.functions.patch import write_patch
 from kernelwright.corpus.functions.putting_back import merged as merged_text
 from kernelwright.corpus.functions.putting_back import put_back
 from kernelwright.corpus.functions.translation import UserFunction, translate
-from kernelwright.runtime.triton_cache import workload_keys
-from kernelwright.runtime.write_result import select_autotune_configs, untried, write_patch
+from kernelwright.corpus.functions.triton_cache import workload_keys
+from kernelwright.runtime.write_result import select_autotune_configs, untried
 from kernelwright.testing import attempted
 
 from ...core.test_workload_rows import merged, timed

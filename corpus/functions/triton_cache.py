@@ -13,14 +13,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from ..core import Evaluation, JointProblem, KernelError, TorchProblem
-from ..core.environment import allowed_environment
-from ..core.file_locks import temporary_folder
-from ..corpus import find_problem
-from ..corpus.functions.program import answer_of
+from ...core import Evaluation, JointProblem, KernelError, TorchProblem
+from ...core.environment import allowed_environment
+from ...core.file_locks import temporary_folder
+from ..problems import find_problem
+from .program import answer_of
 
 if TYPE_CHECKING:
-    from ..corpus.functions.translation import UserFunction
+    from .translation import UserFunction
 
 CACHE_PROGRAM = Path(__file__).with_name("triton_cache_program.py")
 TIMEOUT_S = 300.0
