@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 from .commands._evaluate import Options as EvaluateOptions
 from .core import OptionError
-from .core.events import Emit
+from .core.events import Emit, ignore
 from .evaluators.pipeline.kept_processes import KeptProcesses
 from .runtime.command import command_named, find_commands
 from .runtime.devices import choose_devices
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from .commands._evaluate.folder import FolderResult
     from .commands._evaluate.solution import SolutionResult
     from .commands._evaluate.verdict import Result as Verdict
-    from .evaluators.pipeline.kept_processes import KeptProcesses
     from .evaluators.pipeline.saved_plan import SavedPlan
     from .runtime.command import Command
     from .runtime.result import Result
@@ -50,8 +49,6 @@ class Work(NamedTuple):
 
     def carried_out(self, given: Any, kept: KeptProcesses | None = None) -> Any:
         """Run it in a new runtime, with new or kept processes."""
-        from .core.events import ignore
-
         with Runtime(given.on_event or ignore, kept) as runtime:
             return self.do(given, runtime)
 
@@ -80,7 +77,6 @@ def takes(options: Callable[P, Any]) -> Callable[[Callable[[Any, Runtime], R]], 
 def evaluate(options: EvaluateOptions, runtime: Runtime) -> Verdict:
     """Check a kernel against its reference and time it, once."""
     from .commands import evaluate as command
-    from .core import OptionError
 
     if options.kernel is None:
         raise OptionError("there is no kernel to evaluate", "name one, or use `evaluate_folder`")
@@ -111,7 +107,6 @@ def load_plan(folder: str | Path, device: str = "cpu", sandbox: str = "auto") ->
     separate process executes it, isolated by `sandbox` (auto, bwrap, landlock or none), until `close` ends it. Raises
     `ResultsError` where the folder holds no plan that can be executed here.
     """
-    from .core import OptionError
     from .evaluators.pipeline.saved_plan import load_plan
     from .evaluators.settings import Sandbox
 

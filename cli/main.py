@@ -14,6 +14,7 @@ import typer
 import typer.main
 from typer.core import TyperCommand, TyperGroup
 
+from .. import __version__
 from ..runtime.command import Command, about_group, find_commands
 from .execution import function_of, started
 from .parameters import examples_block
@@ -93,8 +94,6 @@ class Registered(TyperCommand):
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from .. import __version__
-
         typer.echo(f"kernelwright {__version__}")
         raise typer.Exit
 

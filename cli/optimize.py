@@ -10,6 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
+from ..core.errors import OptionError
+from ..core.files import read_text
 from ..core.quotation import plain
 from ..evaluators.remote.options import LOCAL
 from ..runtime.command import find_command
@@ -50,8 +52,6 @@ def _optimize(
     dry_run: DryRunOption = False,
 ) -> None:
     def do() -> int:
-        from ..core.errors import OptionError
-
         alone = given["problem"] and not (list_slow or batch)
         recorded = given["recorded"] and not list_slow
         if sum(map(bool, (given["kernel"] or alone, list_slow, batch, recorded))) != 1:
@@ -98,9 +98,6 @@ def _list(given: Mapping[str, Any], form: str | None, display: Display, dry_run:
 
 def read_references(source: str) -> list[str]:
     """The kernels named in a file or on standard input: the last word of each line, # begins a comment."""
-    from ..core.errors import OptionError
-    from ..core.files import read_text
-
     try:
         text = sys.stdin.read() if source == "-" else read_text(Path(source))
     except (OSError, UnicodeDecodeError) as error:

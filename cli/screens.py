@@ -10,7 +10,6 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.live import Live
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as ProgressBar
 from rich.segment import Segment
 from rich.status import Status as Spinner
 from rich.text import Text
@@ -261,7 +260,7 @@ class SearchTable(SearchLines):
         self._search = search
         self._latest: deque[tuple[str, ...]] = deque(maxlen=ROWS)
         columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[left]}"))
-        self._bar = ProgressBar(*columns)
+        self._bar = Progress(*columns)
         self._task = self._bar.add_task("trial 0", total=search.most_trials, left="")
         self._live = Live(console=self.console, refresh_per_second=8)
         self._live.start()

@@ -14,12 +14,13 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 from pydantic import Field
 
 from ..agent.history.records import is_long, runs_in
+from ..agent.history.run import History, load_history
 from ..agent.program.answers import fields
 from ..core import KernelwrightError, OptionError
 from ..core.events import Emit, Warned
@@ -32,10 +33,6 @@ from ..runtime.options.option import Options as BaseOptions
 from ..runtime.options.option import described, option
 from ..runtime.runtime import Runtime
 from ._model_page import model_values, read_model_record
-
-if TYPE_CHECKING:
-    from ..agent.history.run import History
-
 
 EXAMPLES = (
     "report results",
@@ -129,8 +126,6 @@ def _report_model(record: Path, output: Path | None) -> Result:
 
 
 def _report_run(journal: Path, output: Path | None) -> Result:
-    from ..agent.history.run import load_history
-
     history = load_history(journal)
     path = output or default_path(journal)
     _write(path, run_page(history), history.files.all)
@@ -139,8 +134,6 @@ def _report_run(journal: Path, output: Path | None) -> Result:
 
 def _report_batch(journals: Iterable[Path], output: Path | None, emit: Emit) -> Result:
     """Write the pages of a batch. A run that cannot be read has no page, and does not stop the others."""
-    from ..agent.history.run import load_history
-
     histories: list[History] = []
     unreadable: list[tuple[Path, KernelwrightError]] = []
     for journal in journals:

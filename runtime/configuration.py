@@ -19,6 +19,8 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Protocol
 
+from pydantic import TypeAdapter, ValidationError
+
 from ..core.errors import OptionError
 from ..core.files import config_folder
 from ..core.text import first_line
@@ -81,8 +83,6 @@ class Setting:
 
     def value_for(self, field: Field[Any], kind: Any) -> Any:
         """The value as the option's type wants it; raises `OptionError`, which names file and key, if it cannot be."""
-        from pydantic import TypeAdapter, ValidationError
-
         kind, given = _without_none(kind), self.written
         if typing.get_origin(kind) is tuple and not isinstance(given, list):
             given = [part.strip() for part in given.split(",") if part.strip()] if isinstance(given, str) else [given]

@@ -5,8 +5,10 @@ Agrawal et al.: GEPA: Reflective Prompt Evolution Can Outperform Reinforcement L
 
 from __future__ import annotations
 
+import contextlib
+import io
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -121,12 +123,20 @@ def compile_program(
         for part in (chosen.training, chosen.validation)
     )
     try:
-        in_daemon(lambda: gepa.compile(student, trainset=training, valset=validation), rollouts.given_up)
+        with _without_bars():
+            in_daemon(lambda: gepa.compile(student, trainset=training, valset=validation), rollouts.given_up)
     except TrialsEndedError:
         if rollouts.error is not None:
             raise rollouts.error from None
         compiled.stopped = rollouts.ended
     return compiled
+
+
+@contextlib.contextmanager
+def _without_bars() -> Iterator[None]:
+    """GEPA draws progress bars, and there is no option to leave them out."""
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        yield
 
 
 class _GepaProgram(dspy.Module):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextvars
 import hashlib
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import dspy
 
-from ...core import Config, Retriever
+from ...core import Config, OptionError, Retriever
 from ...core.events import Emit
 from ..bottleneck import Analysis, Category, analyse
 from ..lane import Lane
@@ -82,6 +82,18 @@ class Rollouts:
             return start.message or "not timed"
         self._begun[recorded.name] = recorded, Candidate(recorded.kernel, start)
         return None
+
+    def begin_all(self, situations: Sequence[RecordedTurn]) -> list[RecordedTurn]:
+        """Return the situations with a kernel that is correct and timed here. Raises `OptionError` if there is none."""
+        begun = []
+        for situation in situations:
+            if (why := self.begin(situation)) is None:
+                begun.append(situation)
+            else:
+                self._tell(f"left out: {situation.name}: {why}")
+        if begun:
+            return begun
+        raise OptionError("none of the recorded kernels is correct and timed on this device: there is no training data")
 
     def program(self) -> KernelProgram:
         """The program with the instructions that it has, which name its tools; any begun context has the same."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...agent.models.choice import DEFAULT, DEFAULT_KEY, choose, parse
-from ...core import Budget, ModelError, OptionError, ProblemError, TorchProblem
+from ...core import Budget, ModelError, OptionError, ProblemError, ResultsError, TorchProblem
 from ...core.budget import Deadline
 from ...core.events import Emit, ignore, notes
 from ...core.extras import require_extra
@@ -43,11 +44,10 @@ from ...runtime.options.option import described, option
 from ...runtime.options.trust import QuickOptions, TimingOptions
 from ...runtime.proposers import RAG_K, quiet_libraries
 from ...runtime.runtime import Runtime
-from ._compile import CompileFolder, Tell, announce, begun, require_writable, without_bars
 
 if TYPE_CHECKING:
     from ...agent.models.models import ModelSettings
-    from ...agent.prompt_optimization.gepa import OptimizedProgram
+    from ...agent.prompt_optimization.gepa import OptimizedProgram, Split
     from ...agent.prompt_optimization.recorded import RecordedTurn
 else:  # with it comes dspy
     OptimizedProgram = Any
@@ -57,6 +57,7 @@ EXAMPLES = (
     "optimize --kernel 2_10 --program program.json",
 )
 POSITIONAL = ("recorded",)
+Tell = Callable[[str], None]
 
 
 class Size(StrEnum):
@@ -223,7 +224,7 @@ def plan(options: Options, runtime: Runtime) -> Plan:
     other = replace(following, rewriting=reflecting, api_base=options.api_base if reflecting.is_openai else None)
     device = runtime.device(options)
     situations = chosen_situations(options, device, notes(runtime.emit))
-    require_writable(options.output)
+    _require_writable(options.output)
     return Plan.of(
         options,
         following=following,
@@ -237,19 +238,19 @@ def plan(options: Options, runtime: Runtime) -> Plan:
 def run(plan: Plan, emit: Emit) -> Result:
     """Try the program on recorded problems, improve its instructions, and save them if they measure better."""
     tell, device, situations = notes(emit), plan.device, plan.situations
-    folder = CompileFolder(plan.results, plan.resume)
-
     from ...agent.applied_rules import AppliedRules
     from ...agent.models.models import Models
     from ...agent.models.transcript import Transcript
     from ...agent.program.signatures import save_program
+    from ...agent.prompt_optimization.compile_folder import CompileFolder
     from ...agent.prompt_optimization.gepa import PROPOSALS, compile_program, split
     from ...agent.prompt_optimization.rollout import Rollouts
 
+    folder = CompileFolder(plan.results, plan.resume)
     with (
         contextlib.closing(Transcript(folder.transcript)) as transcript,
         plan.open_evaluators() as evaluators,
-        folder.workbenches(evaluators, ignore) as workbench,
+        folder.workbenches(evaluators.pool, evaluators.searcher, ignore) as workbench,
     ):
         deadline = Deadline(plan.time_limit)
         limits: dict[str, Any] = {"tell": tell, "late": deadline.late, "remaining": deadline.remaining}
@@ -261,11 +262,10 @@ def run(plan: Plan, emit: Emit) -> Result:
         examples = Examples(EarlierRuns(plan.results, tell), own_examples(), tell)
         rules = AppliedRules(machine(device))
         rollouts = Rollouts(models, workbench, ignore, examples, RAG_K, tell, rules.skipped)
-        chosen = split(begun(situations, rollouts, tell), plan.seed)
+        chosen = split(rollouts.begin_all(situations), plan.seed)
         evaluations = plan.max_evaluations or chosen.evaluations(PROPOSALS[plan.budget.value])
-        announce(chosen, evaluations, tell)
-        with without_bars():
-            optimized = compile_program(chosen, rollouts, improving, evaluations, plan.seed, tell)
+        _announce(chosen, evaluations, tell)
+        optimized = compile_program(chosen, rollouts, improving, evaluations, plan.seed, tell)
         spent = transcript.spent
     found = {
         "language": situations[0].kind[0].id,
@@ -311,3 +311,22 @@ def chosen_situations(options: Options, device: str, tell: Tell) -> list[Recorde
 
 def _backend(turn: RecordedTurn) -> str:
     return Job(turn.kernel, turn.problem, "", "").backend
+
+
+def _require_writable(output: Path) -> None:
+    """Raise `ResultsError` now, not after hours of work."""
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=output.parent):
+            pass
+    except OSError as error:
+        raise ResultsError(f"cannot write {output}: {error.strerror}", "choose another `output`") from None
+
+
+def _announce(chosen: Split, evaluations: int, tell: Tell) -> None:
+    """Tell which situations are for training and for validation, and how much work there will be."""
+    if chosen.training == chosen.validation:
+        tell("a single situation is used for training and for validation: the result may fit it only")
+    for part, members in (("training", chosen.training), ("validation", chosen.validation)):
+        tell(f"{part}: {', '.join(member.name for member in members)}")
+    tell(f"at most about {evaluations} runs of the program")

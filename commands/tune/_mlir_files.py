@@ -21,7 +21,6 @@ from ...tuners.mlir.names import config_name, operation_name, path_of
 from ...tuners.mlir.space import Schedule
 from ...tuners.mlir.spec import tuning_spec
 from ...tuners.mlir.template import printed
-from ._mlir_plan import Plan
 from ._mlir_result import Result, ScheduledModule, duration
 
 SINGLE = "-" * 64
@@ -87,12 +86,25 @@ class TrialReport:
 
 
 class MlirRunFolder:
-    """The folder of a run; what it lacks is written as the run goes on."""
+    """The folder of a run, to which trials are added as they end.
 
-    def __init__(self, path: Path, scheduling: ScheduledModule, plan: Plan) -> None:
+    The trials also go to `csv_file`, and the modules that are tried to `modules`, with the compiler's output if
+    `commands` is set.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        scheduling: ScheduledModule,
+        chip: str,
+        csv_file: Path | None,
+        modules: Path | None,
+        commands: bool,
+    ) -> None:
         self.path = path
-        self._scheduling, self._plan = scheduling, plan
-        self._target = IreeTarget(scheduling.device, plan.chip or "")
+        self._scheduling = scheduling
+        self._csv, self._modules, self._commands = csv_file, modules, commands
+        self._target = IreeTarget(scheduling.device, chip)
         self._rows: list[dict[str, object]] = []
         self._began = time.monotonic()
 
@@ -117,7 +129,7 @@ class MlirRunFolder:
         writer = csv.DictWriter(text, columns, lineterminator="\n")
         writer.writeheader()
         writer.writerows(self._rows)
-        for path in dict.fromkeys([self.path / "trials.csv", *([self._plan.csv] if self._plan.csv else [])]):
+        for path in dict.fromkeys([self.path / "trials.csv", *([self._csv] if self._csv else [])]):
             write_whole(path, text.getvalue())
 
     def emit(self, schedule: Schedule, kernel: MlirKernel, config: Config) -> str:
@@ -155,7 +167,7 @@ class MlirRunFolder:
             self._scheduling.gflops(evaluation.latency_ms),
         )
         self._rows.append(report.row())
-        if self._plan.save_cmds and (path := self._module_path(schedule, config)) is not None:
+        if self._commands and (path := self._module_path(schedule, config)) is not None:
             said = evaluation.log or evaluation.message
             write_whole(path.with_name(f"{path.stem}_cmd_stdout.txt"), f"{report.command}\n{said}\n")
         return report
@@ -194,7 +206,7 @@ class MlirRunFolder:
         return {name: info for name, info in filled.items() if info}
 
     def _module_path(self, schedule: Schedule, config: Config) -> Path | None:
-        return None if self._plan.emit is None else path_of(self._plan.emit, schedule, config)
+        return None if self._modules is None else path_of(self._modules, schedule, config)
 
     def _command(self, schedule: Schedule, config: Config) -> str:
         path = self._module_path(schedule, config)

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from kernelwright.commands.agent._compile import CompileFolder
+from kernelwright.agent.prompt_optimization.compile_folder import CompileFolder
 from kernelwright.commands.agent.compile import Options as CompileOptions
 from kernelwright.commands.agent.compile import chosen_situations
 from kernelwright.core import Journal, JournalError
