@@ -30,7 +30,8 @@ from typing import Any
 
 import torch
 from command import run_benchmark
-from real_functions import Entry, Machine, entries_and_packages, environment, without_places
+from real_function_record import environment, without_places
+from real_functions import Entry, Machine, entries_and_packages
 
 TIMER = Path(__file__).parent / "real_function_timer.py"
 WITHIN = 0.02

@@ -30,6 +30,7 @@ def _loaded(name: str) -> ModuleType:
 
 
 functions, call = _loaded("real_functions"), _loaded("real_function_call")
+record = _loaded("real_function_record")
 ENTRIES, PACKAGES = functions.entries_and_packages()
 
 
@@ -82,9 +83,9 @@ def test_an_evaluation_has_one_outcome(code: int, output: str, expected: str) ->
 
 
 def test_a_wrong_result_is_judged_where_the_own_call_is_wrong_too() -> None:
-    assert functions.counts({"outcome": "wrong_value", "own": {"state": "differs"}})
-    assert not functions.counts({"outcome": "wrong_value", "own": {"state": "agrees"}})
-    assert not functions.counts({"outcome": "refused", "own": {"state": "agrees"}})
+    assert record.counts({"outcome": "wrong_value", "own": {"state": "differs"}})
+    assert not record.counts({"outcome": "wrong_value", "own": {"state": "agrees"}})
+    assert not record.counts({"outcome": "refused", "own": {"state": "agrees"}})
 
 
 def test_a_record_names_no_place_of_the_machine(tmp_path: Path) -> None:
@@ -96,7 +97,7 @@ def test_a_record_names_no_place_of_the_machine(tmp_path: Path) -> None:
     )
     row = {"name": "vllm f", "package": "vllm", "lines": 3, "outcome": "refused", "reason": said, "seconds": 1.0}
     row |= {"own": {"state": "fails", "at": "/mnt/pkgs/vllm/vllm/envs.py:5", "with_limits_lifted": {"message": said}}}
-    functions.write(tmp_path / "record.json", "cpu", [row])
+    record.write(tmp_path / "record.json", "cpu", [row])
     (written,) = json.loads((tmp_path / "record.json").read_text())["rows"]
     expected = (
         "no module (vllm/envs.py, line 5)\ntriton/jit.py:20 'benchmarks/real_function_call.py', candidate.py; ast.py, "
@@ -109,7 +110,7 @@ def test_a_record_names_no_place_of_the_machine(tmp_path: Path) -> None:
 def test_records_in_the_repository_name_no_place_of_a_machine() -> None:
     for path in (BENCHMARKS.parent / "results" / "samples").rglob("real_functions*.json"):
         for row in json.loads(path.read_text())["rows"]:
-            assert functions.without_places(row, row["package"]) == row, f"{path.name}: {row['name']}"
+            assert record.without_places(row, row["package"]) == row, f"{path.name}: {row['name']}"
 
 
 times = _loaded("real_function_times")
