@@ -16,7 +16,6 @@ from kernelwright.corpus.recorded import find_solution
 from .folders import BAG, GEMM, HERE, RMS, changed, copied, copied_sol
 
 WORKLOADS = f"workloads/embedding/{BAG}.jsonl"
-RMS_WORKLOADS = f"workloads/norm/{RMS}.jsonl"
 TRACE: dict[str, Any] = {
     "definition": RMS,
     "workload": {"axes": {"batch_size": 4}, "inputs": {}, "uuid": "rms-4"},
