@@ -37,9 +37,7 @@ if TYPE_CHECKING:
     from .screens import Screen
 
 
-DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Print what would be done, after every check of the options.")
-]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Check all options, and print what would be done.")]
 LOG_LEVEL = "KERNELWRIGHT_LOG"
 _LACKING = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EMFILE, errno.ENFILE)
 """A closed pipe, a full disk, limits of files."""

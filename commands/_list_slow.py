@@ -1,7 +1,7 @@
 """Parts of `list_slow`: rows in tables and in formats for pipes, earlier measurements, problems without a kernel.
 
-What was measured is on disk at once: an interrupted listing goes on where it stopped. Problems without a kernel are
-ranked by what there is to gain: eager and compiled time over the roofline's floor.
+Measurements are on disk at once: an interrupted listing continues where it stopped. Problems without a kernel are
+ranked by their potential gain: eager and compiled time over the roofline's floor.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class SlowProblem:
 
     @property
     def to_gain(self) -> float:
-        """What could be saved of that time: share times headroom, as a part."""
+        """The part of that time that could be saved: share times headroom."""
         return (self.share or 0.0) * (1.0 - 1.0 / max(1.0, self.headroom))
 
     @property

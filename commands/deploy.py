@@ -80,7 +80,7 @@ class Options(BaseOptions):
     dataset: Path | None = option(None, "Source of the problems: a KernelBench checkout.", metavar="DIR", trusted=True)
 
     def check(self) -> None:
-        """Raise `OptionError` for a name that is none, and for a folder that is there."""
+        """Raise `OptionError` for an invalid name, and for a folder that exists already."""
         super().check()
         if not self.results:
             raise OptionError("there is nothing to deploy", "name files that optimize or tune wrote")
@@ -165,7 +165,7 @@ def run(plan: Plan, emit: Emit) -> Result:
     entries = (*deployment.entries, *deployment.gradients)
     for item in given:
         if item not in [entry.measured for entry in entries]:
-            emit(Note(f"{item.path} is left out: another result serves the sizes that it is the nearest to, or none"))
+            emit(Note(f"{item.path} is left out: another result serves the sizes nearest to it, or none does"))
     with working(emit, f"checking {deployment.package}"):
         checks = write(deployment, plan.output)
     return Result(

@@ -1,6 +1,6 @@
 """Rank kernels by measured speedup, the slowest first; with --dataset also problems without one, by their headroom.
 
-What has a current record is not measured again. Exit codes: 0 listed, 1 some could not be measured, 2 wrong usage.
+Kernels with a current record are not measured again. Exit codes: 0 listed, 1 some could not be measured, 2 wrong usage.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class Result(EvaluationResult, JobResult):
         if self.replayed:
             yield "replayed: yes; it computes what the reference does, without the kernel's Python"
             if depends_on := self.evaluation.replay and self.evaluation.replay.depends_on:
-                yield f"{depends_on}: this plan is that of one set of them"
+                yield f"{depends_on}: this plan covers one set of them"
         else:
             yield f"replayed: no; {self.remark}"
         if self.saved:

@@ -49,7 +49,7 @@ class Options(EarlierRunsOptions):
     )
     backend: Backend | None = option(None, "Examples of one backend; by default the kernel's, or all.")
     category: str | None = option(None, "The bottleneck: memory, compute, parallelism or algorithm.")
-    operation: str | None = option(None, "What is computed: matmul, softmax, layernorm, ...")
+    operation: str | None = option(None, "The operation: matmul, softmax, layernorm, ...")
     device: str | None = option(None, "The device's name as in the examples' measurements, such as 'NVIDIA H200'.")
     results: Path = option(Path("results"), "Folder of earlier runs, whose findings are searched too.")
     source: bool = option(False, "Print the optimized kernels too.")

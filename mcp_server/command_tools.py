@@ -110,7 +110,7 @@ def reply_model(result: type[Result], leaves_run: bool = False) -> type[BaseMode
     if says_what_is_next(result):
         fields["warnings"] = (
             list[str],
-            Field(description="What makes the figures doubtful; empty where nothing does."),
+            Field(description="Reasons to doubt the figures; empty if there are none."),
         )
         fields["next"] = (str, Field(description="What to do next."))
     return create_model(result.__name__, __doc__=result.__doc__, **fields)

@@ -34,9 +34,9 @@ class Example(Page):
     operation: str
     """What is computed: matmul, softmax, layernorm, ..."""
     bottleneck: str
-    """Of the kernel before: memory, compute, parallelism or algorithm."""
+    """That of the kernel before: memory, compute, parallelism or algorithm."""
     techniques: list[str]
-    """What the kernel after has and the one before lacks."""
+    """Those that the kernel after uses and the one before does not."""
     gain: str
     """The measured speedup with its device; empty where it was not measured."""
     why: str
@@ -88,11 +88,11 @@ class ReadingTools:
         backend: Backend = None,
         bottleneck: Annotated[
             Literal["memory", "compute", "parallelism", "algorithm"] | None,
-            Field(description="Of the kernel to improve, as profile names it."),
+            Field(description="That of the kernel to improve, as profile names it."),
         ] = None,
         k: Annotated[int, Field(ge=1, le=5, description="At most this many examples.")] = 2,
     ) -> ExampleList:
-        """Find worked optimizations of other kernels, each with its code before and after and the measured gain."""
+        """Find worked optimizations of other kernels, each with its code before and after, and the measured gain."""
         wanted = None if backend is None else BackendName(backend)
         options = Options(text=query, backend=wanted, category=bottleneck, k=k)
         async with self._lock:
@@ -106,15 +106,16 @@ class ReadingTools:
     async def read_guide(
         self,
         backend: Annotated[Language, Field(description="The kernel's language and target.")],
-        section: Annotated[str, Field(description="A title, or near to one; empty lists the titles.")] = "",
+        section: Annotated[str, Field(description="A title, or one close to it; empty lists the titles.")] = "",
     ) -> GuidePage:
         """Read a section of the guide to a kernel language: what its installed version accepts, in tested snippets."""
         return read_guide(BackendName(backend), section)
 
     async def explain_error(
-        self, kernel: Annotated[str | None, Field(description="As it was named; by default what failed last.")] = None
+        self,
+        kernel: Annotated[str | None, Field(description="As named in the failed call; by default the latest.")] = None,
     ) -> Explanation:
-        """Explain why a kernel failed in evaluate, profile or tune: the reason, the lines around it, what helps."""
+        """Explain why a kernel failed in evaluate, profile or tune: the reason, the lines around it, and a remedy."""
         known = self._workshop.failures
         if kernel is None and known:
             return next(reversed(known.values()))

@@ -78,16 +78,16 @@ class EarlierRuns:
         return known.gains
 
     def add(self, journal: Journal) -> None:
-        """Enter a run, by the records in its journal; a failure to do so costs a line, and no result."""
+        """Enter a run, from the records of its journal. A failure to do so is reported, and costs no result."""
         if self._archive is None:
             return
         if not journal.ours:
-            self._note(f"the archive does without this run: it goes on from another's; {_advice(journal.path)}")
+            self._note(f"this run is not archived, since it continues someone else's; {_advice(journal.path)}")
             return
         try:
             run = archived(journal.records)
         except (KernelwrightError, KeyError, ValueError) as error:
-            self._note(f"the archive does without this run ({error})")
+            self._note(f"this run is not archived ({error})")
             return
         if run is not None:
             self._add([run.model_copy(update={"origin": provenance(self._results, project=str(Path.cwd()))})])

@@ -1,7 +1,7 @@
-"""What a command is: a module with `Options`, `Plan`, `Result`, `plan(options, runtime)` and `run(plan, emit)`.
+"""A command is a module with `Options`, `Plan`, `Result`, `plan(options, runtime)` and `run(plan, emit)`.
 
 `plan` reads every option, and raises every mistake before anything starts. `run` sees no options. The module's
-docstring is the command's help, its first line what the list of commands says. From such a module come the command line
+docstring is the command's help; the list of commands shows its first line. From such a module come the command line
 with help and completion, the Python function, the MCP tool, JSON and what configurations may set. Optional names are
 those of `Declared`.
 
@@ -58,7 +58,7 @@ class Plan:
 
     @classmethod
     def of(cls, options: Options, **own: Any) -> Self:
-        """Return a plan of these values; what else it has are the values of the options of the same names."""
+        """Return a plan of these values; its other fields have the values of the options of the same names."""
         return made_of(cls, options, **own)
 
     def to_json(self) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Declared:
-    """What a command's module says of itself, there in capitals: `EXAMPLES`, `POSITIONAL` ..., all optional."""
+    """What a command's module declares, there in capitals: `EXAMPLES`, `POSITIONAL` ..., all optional."""
 
     examples: tuple[str, ...] = ()
     """Calls for the help, without the program's name."""
@@ -81,11 +81,11 @@ class Declared:
     to_stderr: bool = False
     """Whether only the result goes to standard output, such as a list for a pipe."""
     agents: bool | tuple[str, ...] = False
-    """Whether an MCP server offers the command, and with which options: all, or these."""
+    """Whether an MCP server offers the command, and with which options: all, or only these."""
     also: tuple[str, tuple[str, ...]] = ("", ())
-    """Another command by its name in Python, and the names of its options that this command line has, too."""
+    """Another command's name in Python, and the names of its options that this command line also has."""
     interrupted: str = ""
-    """What is said after Ctrl-C; by default how to resume, where that is an option."""
+    """Message after Ctrl-C; by default how to resume, if that is an option."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Command:
 
     @cached_property
     def help(self) -> str:
-        """The docstring of the module, read from its file: importing it may take seconds."""
+        """The docstring of the module, read from its file, since importing it may take seconds."""
         found = _docstring(self.module_name)
         if found is None and self.point is not None:  # the commands of others are shown all the same
             return f"(cannot be read: {self.point.value} of {package_of(self.point)})"
@@ -153,12 +153,12 @@ class Command:
         return plan
 
     def run(self, plan: Plan, emit: Emit) -> Result:
-        """Do it."""
+        """Run it."""
         result: Result = self.module.run(plan, emit)
         return result
 
     def call(self, options: Any, runtime: Runtime) -> Result:
-        """Plan, and do it."""
+        """Plan and run it."""
         return self.run(self.plan(options, runtime), runtime.emit)
 
 

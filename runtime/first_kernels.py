@@ -217,7 +217,7 @@ def _best_of_each(
 
 
 def _lack(evaluation: Evaluation, structures: Timed | None) -> str:
-    """Return what a model's kernel has that structures lack, as a line; empty where it is not faster."""
+    """Return a line about a model's kernel that is faster than those of structures; empty if it is not."""
     own = evaluation.latency_ms
     keep = "kept as a worked example by 'kernelwright corpus add', once a run has improved it"
     if own is None or structures is None:
@@ -225,7 +225,7 @@ def _lack(evaluation: Evaluation, structures: Timed | None) -> str:
     _, ms = structures
     if ms is None or own > _FASTER * ms:
         return ""
-    return f"structures lack what the model found: {own:.4g} ms where theirs take {ms:.4g} ms: {keep}"
+    return f"the model found what structures lack: {own:.4g} ms, and theirs take {ms:.4g} ms: {keep}"
 
 
 def _of_model(

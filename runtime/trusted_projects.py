@@ -79,7 +79,7 @@ class TrustedProjects:
         return added
 
     def remove(self, project: Path) -> bool:
-        """Trust it no longer; False where it was not trusted."""
+        """Stop trusting it; return False if it was not trusted."""
         path = self._file(project)
         present = path.exists()
         path.unlink(missing_ok=True)
@@ -159,7 +159,7 @@ def refusal(path: Path, settings: list[Setting]) -> str:
         )
     changes = "; ".join(trusted.changes(guarded_settings(path.parent)))
     return (
-        f"{near(path)} sets {names}, and is not as you trusted it: {changes}: "
+        f"{near(path)} sets {names}, and has changed since you trusted it: {changes}:  "
         f"run `kernelwright trust {folder}` if you trust it as it is"
     )
 

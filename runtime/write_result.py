@@ -78,7 +78,7 @@ def write_result(
             configs, own = found.configs, []  # others were not tried with values by size
         else:
             by_place = {}
-            emit(Note("values by size and the autotuner's configs are not right together; one value serves all"))
+            emit(Note("values by size are wrong together with the autotuner's configs; all sizes get one value"))
     if kernel.digest == job.kernel.digest and not by_place and not (own and undeclared(configs[1:], own)):
         emit(Note(NOTHING))
         return None
@@ -89,11 +89,11 @@ def write_result(
         autotuned = [*configs, *untried(own, [best, *tried])]
         files = write_patch(way.patch, function, kernel, autotuned, evaluator, job.problem, by_place)
         if not files:
-            emit(Note("the result differs from the function's files in nothing; the patch is empty"))
+            emit(Note("the result does not differ from the function's files; the patch is empty"))
     if way.triton_cache:
         if not unchanged:
             raise KernelError(
-                f"the result changes code of {function.target}, which must not run unread to reach Triton's cache; "
+                f"the result changes code of {function.target}, which you must read before it may fill Triton's cache; "
                 "apply its patch, and tune with `triton_cache` then"
             )
         entered = enter_timings(function, job.problem, [best, *tried], files)

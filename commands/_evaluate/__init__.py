@@ -86,7 +86,7 @@ class Options(TimingOptions, SanitizeOptions, MachineOptions, ProblemOptions, Fu
         return self.chosen_protocol is not EvaluationProtocol.STRICT
 
     def check_device(self, device: str) -> None:
-        """Raise `OptionError` for a CPU, where no tool looks at kernels."""
+        """Raise `OptionError` for a CPU, which compute-sanitizer does not support."""
         super().check_device(device)
         if self.sanitize and device == CPU:
             raise OptionError("compute-sanitizer needs a GPU, and the device is the CPU", "leave it out, or use a GPU")

@@ -1,4 +1,4 @@
-"""Judges a kernel by the protocols that were asked for: the verdicts, the reason of a difference, and both in words."""
+"""Judges a kernel by the requested protocols: the verdicts, the reason if they differ, and both in words."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ class Options(ResultOptions, BudgetOptions, ModelOptions, QuickOptions, DeviceOp
     output: Path = option(Path("program.json"), "File for the program.", OUTPUT)
 
     def check(self) -> None:
-        """Raise `OptionError` for an output that cannot be."""
+        """Raise `OptionError` for an impossible output."""
         super().check()
         if self.output.is_dir():
             raise OptionError(f"`output` {self.output} is a folder", "name a file in it, such as program.json")

@@ -79,7 +79,7 @@ class Options(BaseOptions):
     dataset: Path | None = option(None, "A KernelBench checkout with the problem.", WHERE, trusted=True)
 
     def check(self) -> None:
-        """Raise `OptionError` for a name that is none of a folder."""
+        """Raise `OptionError` for a name that no folder may have."""
         super().check()
         if self.name is not None and not re.fullmatch(r"[A-Za-z0-9][\w-]*", self.name):
             raise OptionError(f"`name` {self.name!r}", "use letters, digits and hyphens")

@@ -1,4 +1,4 @@
-"""List the worked examples with what was measured of them.
+"""List the worked examples with their measurements.
 
 Exit codes: 0 listed, 1 there are none, 2 wrong usage.
 """

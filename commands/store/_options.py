@@ -1,4 +1,4 @@
-"""What the commands of the store have in common."""
+"""Options and rows that the commands of the store share."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def entries_named(folders: Sequence[Path], names: Sequence[str]) -> list[StoreFi
 
 
 def row_of(file: StoreFile) -> dict[str, Any]:
-    """Return what is listed of an entry."""
+    """Return the row of an entry."""
     entry = file.entry
     if entry is None:
         return {"entry": file.name, "folder": str(file.path.parent), "problem": file.problem}

@@ -26,14 +26,14 @@ class Options(StoreOptions):
 
 @dataclass(frozen=True)
 class Plan(command.Plan):
-    """What is removed."""
+    """The files to remove."""
 
     removed: dict[str, str]
     """Paths, each with the reason."""
 
 
 class Result(result.Result):
-    """What was removed."""
+    """The files that were removed."""
 
     removed: dict[str, str]
     """Paths, each with the reason."""

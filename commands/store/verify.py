@@ -35,7 +35,7 @@ class Plan(command.Plan):
 
 
 class Result(result.Result):
-    """What was found of each entry."""
+    """The verdict on each entry."""
 
     verdicts: dict[str, str]
     """By name: the comparison, or why it is wrong or left out."""

@@ -32,7 +32,7 @@ class Options(BaseOptions):
     kernel: str | None = option(None, "The kernel's digest, in a journal with several.", metavar="DIGEST")
 
     def check(self) -> None:
-        """Raise `OptionError` for targets that cannot be."""
+        """Raise `OptionError` for impossible targets."""
         super().check()
         targets = [path for path in (self.csv, self.t4) if path is not None]
         if not targets or self.csv == self.t4:
@@ -78,7 +78,7 @@ def plan(options: Options, runtime: Runtime) -> Plan:
 
 
 def run(plan: Plan, emit: Emit) -> Result:
-    """Write it in the forms that are asked for."""
+    """Write it in the requested forms."""
     if plan.csv is not None:
         write_csv(plan.csv, plan.recording)
     if plan.t4 is not None:

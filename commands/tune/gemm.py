@@ -106,7 +106,7 @@ def plan(options: Options, runtime: Runtime) -> Plan:
         runtime.emit(Warned(f"left out: {line}"))
     device = device_of_architecture(options.arch) if options.arch is not None else device_of(devices[0])
     if other := next((item for item in devices if device_of(item) != device), None):
-        raise OptionError(f"{other} is another kind of GPU than {devices[0]}", "tune on each by itself")
+        raise OptionError(f"{other} is not the same kind of GPU as {devices[0]}", "tune on each by itself")
     task = task_of(options, device, devices != [CPU])
     device.require(task.dtype)
     task = task_for(task, options.product, options.chosen_format)
@@ -224,7 +224,7 @@ def _checked(plan: Plan, evaluator: Searcher, emit: Emit) -> list[ShapeResult]:
 
 
 def _verdict(shape: Shape, config: Config, evaluation: Evaluation) -> ShapeResult:
-    """Return what a check of a given config came to."""
+    """Return the result of a check of a given config."""
     if not evaluation.ok:
         return ShapeResult(shape, trials=1, error=f"{evaluation.status}: {first_message(evaluation)}")
     return ShapeResult(shape, config, "given", evaluation.latency_ms, max_error=largest_error(evaluation), trials=1)

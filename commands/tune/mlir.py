@@ -88,7 +88,7 @@ class Options(SandboxOptions, QuickOptions, ResultOptions, DeviceOptions):
     )
     compile_limit: float = option(60.0, "Seconds after which a compilation is ended.", WHERE, above=0, trusted=True)
     emit: Path | None = option(
-        None, "Write every module that is tried to this folder, by the auto-scheduler's names.", OUTPUT, metavar="DIR"
+        None, "Write every module that is tried to this folder, with the auto-scheduler's names.", OUTPUT, metavar="DIR"
     )
     dry_run: bool = option(False, "Write the space and the modules, and compile and run nothing.", OUTPUT)
     save_cmds: bool = option(False, "Write the compiler's commands and output next to the modules.", OUTPUT)

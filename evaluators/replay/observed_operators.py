@@ -12,7 +12,7 @@ _LISTS = ("tolist", "numpy", "__array__")
 Operator = Callable[[Any, Any, Mapping[str, Any], Any], None]
 """Takes an operator, its arguments by position and by name, and its result."""
 ForeignOperator = Callable[[Any, Any, Mapping[str, Any]], Any]
-"""Calls an operator that torch does not bring, and returns its result."""
+"""Calls an operator that is not part of torch, and returns its result."""
 
 
 def lists_observed(on_list: Callable[[str, Sequence[Any]], None]) -> Any:

@@ -68,7 +68,7 @@ def allowed_operator(name: str) -> Any:
 
     match = _NAME.fullmatch(name)
     if match is None:
-        raise UnplannableCallError(f"the operator {name}, which torch does not bring")
+        raise UnplannableCallError(f"the operator {name}, which is not part of torch")
     space, packet, overload = match.groups()
     if packet in _NEVER:
         raise UnplannableCallError(f"the operator {name}")

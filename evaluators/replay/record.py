@@ -206,9 +206,7 @@ class Recorder:
         if self._before is not None:
             kept = next((item for item in self._before if item.holds(tensor)), None)
             if kept is None:
-                raise UnplannableCallError(
-                    "a tensor that the call makes, and not with torch's operators; make it before"
-                )
+                raise UnplannableCallError("a tensor that the call makes without torch's operators; make it before")
             constant = kept.as_it_was(tensor)
         number = self._new(tensor.detach())
         self._constants[number] = constant
@@ -270,7 +268,7 @@ class Recorder:
         with self._lock, unobserved():
             for value in returned:
                 if isinstance(value, torch.Tensor) and value.untyped_storage()._cdata not in self._bases:
-                    self._failed = self._failed or f"the operator {func}, which torch does not bring"
+                    self._failed = self._failed or f"the operator {func}, which is not part of torch"
         return result
 
     def _read(self, name: str, tensors: Sequence[Any]) -> None:

@@ -94,8 +94,8 @@ class FunctionOptions(KernelOptions):
     )
     inputs: str | None = option(
         None,
-        "For a function as `kernel`: what makes its arguments from a seed, path/to/bench.py::inputs, or a YAML file "
-        "with shapes and dtypes.",
+        "For a function as `kernel`: the function that makes its arguments from a seed, path/to/bench.py::inputs, or a "
+        "YAML file with shapes and dtypes.",
         FUNCTION,
         metavar="FILE[::NAME]",
         trusted=True,

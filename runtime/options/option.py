@@ -48,7 +48,7 @@ class Details:
     also: tuple[str, ...] = ()
     """Other spellings of the flag: a short one, or those of another tool."""
     of_models: bool = False
-    """Whether only a language model makes use of it."""
+    """Whether only language models use it."""
     trusted: bool = False
     """Whether a project's file may set the option only if the user trusts the project.
 
@@ -61,8 +61,8 @@ class Details:
     python_only: bool = False
     """Whether no command line can give it, such as an object."""
     choices: Callable[[], Mapping[str, str]] | None = None
-    """Returns the names that it takes, each with what it is, or ''. Other packages may add some, so they are looked up
-    when they are shown."""
+    """Returns the names that it takes, each with a description, or ''. They are looked up when shown, for other
+    packages may add some."""
 
     @property
     def text(self) -> str:
@@ -182,7 +182,7 @@ def check_range(name: str, value: float, details: Details) -> None:
 
 
 def made_of(cls: type[T], options: Options, **own: Any) -> T:
-    """Return a data class of these values; what else it has are the values of the options of the same names."""
+    """Return a data class of these values; its other fields have the values of the options of the same names."""
     taken = (field.name for field in dataclasses.fields(cls) if field.name not in own)  # type: ignore[arg-type]
     return cls(**{name: getattr(options, name) for name in taken}, **own)
 

@@ -212,7 +212,7 @@ def test_the_model_sees_the_structures_kernel_and_what_they_lack_is_listed(tmp_p
         assert first.digest == models.digest
         assert writer.shown == (structured, 1.0)
         lines = [event.text for event in events if isinstance(event, Note) and "structures lack" in event.text]
-        assert [line.split(":")[1].strip() for line in lines] == ["0.5 ms where theirs take 1 ms"] * listed
+        assert [line.split(":")[1].strip() for line in lines] == ["0.5 ms, and theirs take 1 ms"] * listed
 
 
 def test_a_model_that_has_what_structures_refuse_is_listed(tmp_path: Path) -> None:

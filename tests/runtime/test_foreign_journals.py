@@ -63,7 +63,7 @@ def test_a_run_that_goes_on_from_anothers_does_not_enter(project: Path) -> None:
         with Journal(path) as resumed:
             EarlierRuns(Path("results"), notes.append).add(resumed)
     assert not archive_path().exists()
-    assert len(notes) == 2 and all("it goes on from another's" in note for note in notes)
+    assert len(notes) == 2 and all("since it continues someone else's" in note for note in notes)
 
 
 def test_they_enter_on_request_and_say_where_from(project: Path) -> None:

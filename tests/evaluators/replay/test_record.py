@@ -316,7 +316,7 @@ def twice(model: Any, x: Any) -> tuple[LaunchPlan, Recorder]:
     ids=["a list", "a buffer", "numpy"],
 )
 def test_what_the_call_makes_itself_is_no_constant(body: Callable[[Any, Any], Any]) -> None:
-    with pytest.raises(UnplannableCallError, match="a tensor that the call makes, and not with torch's operators"):
+    with pytest.raises(UnplannableCallError, match="a tensor that the call makes without torch's operators"):
         twice(Model(body), torch.zeros(3, 4))
 
 
