@@ -1,4 +1,4 @@
-"""An evaluator without a device: a model of the pipelined loop is simulated, and every result is marked so."""
+"""An evaluator without a device: it simulates a model of the pipelined loop, and marks every result as simulated."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Answers questions about a kernel's source: of all languages here, of one in a package or module of its name."""
+"""Answers questions about a kernel's source: general ones here, those of one language in a module of its name."""

@@ -1,4 +1,4 @@
-"""Launch grids of Inductor's templates: its code has their numbers, and not how they follow from the tile sizes."""
+"""Launch grids of Inductor's templates: the code has their numbers, but not how they follow from the tile sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""First kernels of torch.compile's code and of structures, each with the variants that are screened beside it."""
+"""First kernels of torch.compile's code and of structures, each with the variants that are screened with it."""
 
 from __future__ import annotations
 

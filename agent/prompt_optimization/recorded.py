@@ -1,4 +1,4 @@
-"""Situations to practise on: the kernels that earlier runs set out from, read back from their journals."""
+"""Training situations: the kernels that earlier runs started from, read back from their journals."""
 
 from __future__ import annotations
 

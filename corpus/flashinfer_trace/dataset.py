@@ -1,8 +1,8 @@
 """A dataset's folder: read, checked, and added to.
 
 flashinfer-trace keeps definitions/, solutions/, workloads/, traces/ and blob/workloads/ apart; SOL-ExecBench has a
-folder per problem. A record that is no such record, or refers to what is not there, is a `ProblemError` that names file
-and field.
+folder per problem. An invalid record, or one that refers to a missing one, is a `ProblemError` that names file and
+field.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """The records of a dataset besides the Definition: a Workload says at which sizes and on which inputs, a Solution how,
-and a Trace what came of it. What cannot be is refused when a record is built.
+and a Trace the outcome. Impossible records are refused when they are built.
 """
 
 from __future__ import annotations

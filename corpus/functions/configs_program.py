@@ -1,4 +1,4 @@
-"""Prints the configs of autotuners as JSON: a program of its own, which imports the user's package for them.
+"""Prints the configs of autotuners as JSON: a separate program, which imports the user's package for them.
 
 Standard input has {"tops": top-level modules by name, "kernels": [[module, name], ...]}. For each kernel it prints
 [configs, key], or null where it is not an autotuner. It needs nothing of this package, which a sandbox may hide.

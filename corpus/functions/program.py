@@ -1,4 +1,4 @@
-"""Programs that run the user's own code in a process beside this one."""
+"""Programs that run the user's own code in a separate process."""
 
 from __future__ import annotations
 

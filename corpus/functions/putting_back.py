@@ -1,4 +1,4 @@
-"""A result brought back into the user's own files: of each, the statements that changed, in its own form."""
+"""Writes a result back into the user's own files: the changed statements of each, in the file's own form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A value by size: what stands at a place of a launcher where workloads have different best values."""
+"""Values chosen by size, for places of a launcher where workloads have different best values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes the elements of a graph's values as Triton code: arrangements, gathers and what is element-wise.
+"""Writes the elements of a graph's values as Triton code: arrangements, gathers and element-wise operators.
 
 A template asks for a value at an index, in its own symbols, and gets the name of a variable; the lines that compute it
 stand before. What the template computes itself (a sum over a row, an accumulator) is an anchor.

@@ -1,7 +1,8 @@
 """Whole-number expressions of a kernel's indices: sums of multiples of symbols, with what is known of their ranges.
 
 Views of tensors become arithmetic on indices: a reshape takes a linear index apart by quotients and remainders. These
-sums keep such expressions short: what a divisor divides comes out of it, and what is known to be smaller than it goes.
+sums keep such expressions short: multiples of a divisor are taken out of it, and terms that are known to be smaller
+than it vanish.
 """
 
 from __future__ import annotations

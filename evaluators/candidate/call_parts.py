@@ -1,7 +1,7 @@
 """Measures what a call consists of: the host's work in the candidate's process, and torch's steps where it is replayed.
 
-Each is timed by turns with the others, so that what else the machine does meets all. The evaluator's clock bounds them:
-it bounds steps as it bounds calls (`timing.outside`), and what a call takes beyond its replay is the host's work.
+They are timed in turns, so that other load on the machine affects all of them. The evaluator's clock bounds them: it
+bounds steps as it bounds calls (`timing.outside`), and what a call takes beyond its replay is the host's work.
 """
 
 from __future__ import annotations

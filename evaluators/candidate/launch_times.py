@@ -1,7 +1,7 @@
 """Times the launches of calls, each kernel's by its name, for searches per launch.
 
-On a CPU a launch ends when it returns. On a GPU an event stands before and behind each, and the device is kept busy
-until the host has launched all of a call: else events would show the host's work.
+On a CPU a launch ends when it returns. On a GPU there is an event before and after each, and the device is kept busy
+until the host has launched all of a call: otherwise events would show the host's work.
 """
 
 from __future__ import annotations

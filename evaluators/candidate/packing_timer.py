@@ -1,4 +1,4 @@
-"""Times what packs the weights of a replayed kernel: it runs once for a set of weights, apart from the calls."""
+"""Times the packing of a replayed kernel's weights, which runs once for a set of weights, apart from the calls."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The client of the process that executes a candidate's launch plans.
 
-That process has neither the reference nor a seed. It is handed inputs and weights, makes a batch of calls on them, and
-hands over what some of them returned.
+That process has neither the reference nor a seed. It receives inputs and weights, makes a batch of calls on them, and
+hands over the outputs of some.
 """
 
 from __future__ import annotations

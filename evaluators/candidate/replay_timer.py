@@ -1,4 +1,4 @@
-"""Times a launch plan in batches of random length, of which results are compared that are drawn afterwards."""
+"""Times a launch plan in batches of random length, and draws afterwards which results are compared."""
 
 from __future__ import annotations
 

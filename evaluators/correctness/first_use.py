@@ -1,4 +1,4 @@
-"""Uses torch's kernels for a first time: CUDA loads each of them then, which takes some milliseconds."""
+"""Uses torch's kernels once before: CUDA loads each of them at its first use, which takes some milliseconds."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The errors of a user's function as it stands, which its candidates may have as well.
+"""The errors of a user's unmodified function, which its candidates may have as well.
 
-Real kernels have errors beyond the tolerance in few elements, or compute in less precision than their inputs have. What
-the start does its user accepts; so a candidate is correct where its own errors are within `TIMES_START` of the
+Real kernels have errors beyond the tolerance in few elements, or compute in less precision than their inputs have. Its
+user accepts what the start does; so a candidate is correct where its own errors are within `TIMES_START` of the
 start's. A start that is far off excuses nothing: it is wrong itself.
 """
 

@@ -1,4 +1,4 @@
-"""Changes of what a file does not define: modules, classes and objects of others."""
+"""Changes to anything that a file does not define: modules, classes and objects of others."""
 
 from __future__ import annotations
 

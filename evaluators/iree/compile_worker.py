@@ -1,8 +1,8 @@
-"""The worker that runs IREE's compiler, or another of its tools, on one module, which may be anybody's.
+"""The worker that runs IREE's compiler, or another of its tools, on one module, which may come from anyone.
 
 The request compile (command, source: a file that becomes its standard input, stack: bytes that each of its threads may
-use, None for as many as here) returns {"code": its exit code, negative for a signal, "said": the beginning of what it
-said}.
+use, None for this process's own limit) returns {"code": its exit code, negative for a signal, "said": the beginning of
+its output}.
 """
 
 from __future__ import annotations

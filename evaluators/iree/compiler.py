@@ -1,4 +1,4 @@
-"""IREE's compiler: several workers at once, each with a time limit; what was compiled before is kept."""
+"""IREE's compiler: several workers at once, each with a time limit, and a cache of what was compiled before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The evaluator of MLIR modules: IREE compiles them, and IREE's default module is what they are compared with."""
+"""The evaluator of MLIR modules, which IREE compiles, and which are compared with IREE's default module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps each thread of IREE's runtime on a core of its own, as the runtime does where it may.
+"""Keeps each thread of IREE's runtime on its own core, as the runtime does where it is allowed to.
 
 In a sandbox the filter of system calls refuses that, since it cannot tell a thread of the process from another
 process. Without it two threads may share a core while another is idle.

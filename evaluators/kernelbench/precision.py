@@ -1,4 +1,4 @@
-"""KernelBench's precisions; in a module of their own, since a command's help imports them and nothing heavier."""
+"""KernelBench's precisions; in a separate module, since a command's help imports them and nothing heavier."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Files that languages compile for themselves, whatever the kernel: kept by trusted workers, and copied to the others.
 
-Without that every candidate's process would compile them again, since its cache is its own.
+Without that every candidate's process would compile them again, since each has its own cache.
 """
 
 from __future__ import annotations

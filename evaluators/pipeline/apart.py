@@ -1,4 +1,4 @@
-"""A program of its own that runs untrusted code: where, and how it is confined."""
+"""A separate program that runs untrusted code: where, and how it is confined."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times candidates interleaved with the reference, and records what the times are worth."""
+"""Times candidates interleaved with the reference, and records how reliable the times are."""
 
 from __future__ import annotations
 

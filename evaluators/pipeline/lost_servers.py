@@ -1,4 +1,4 @@
-"""Goes on with new processes where the servers of all workers have ended, which is no kernel's failure."""
+"""Continues with new processes if the servers of all workers have ended, which is not a kernel's failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NVIDIA's compute-sanitizer on one call of a launch plan, in a process of its own that is confined as workers are.
+"""NVIDIA's compute-sanitizer on one call of a launch plan, in a separate process that is confined like a worker.
 
 The tool itself is NVIDIA's program: under bubblewrap it runs inside with the call, otherwise outside, and talks to the
 confined process over local sockets. Only what the plan's own kernels do counts, not torch's.

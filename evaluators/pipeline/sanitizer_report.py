@@ -1,4 +1,4 @@
-"""What compute-sanitizer printed: the first finding about a plan's own kernels, and whether it may be believed.
+"""Output of compute-sanitizer: the first finding about a plan's own kernels, and whether it can be trusted.
 
 The forms are those of https://docs.nvidia.com/compute-sanitizer/ComputeSanitizer/; a record is a line, and indented
 lines of where it happened.

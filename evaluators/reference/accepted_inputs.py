@@ -1,4 +1,4 @@
-"""Requests about which other inputs the reference stands."""
+"""Requests that ask which other inputs the reference accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Code of torch's compiler that was generated before: it takes 5 to 60 s, and the device for some of them."""
+"""Code that torch's compiler generated before: generating it takes 5 to 60 s, some of them with the device."""
 
 from __future__ import annotations
 

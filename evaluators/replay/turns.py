@@ -2,7 +2,7 @@
 
 While a pool launches parts of a kernel, the calling thread goes on: it makes views and allocates the next parts. So the
 order of such steps, the numbers of their tensors and which thread was the first to see a view differ from call to call,
-where what the call does is the same.
+although the call does the same.
 
 Launches that share only what both read are parallel. Which of its tensors a kernel may write to is read from its
 generated C; that orders the steps of a recording, whose results are compared: nothing depends on its being right.

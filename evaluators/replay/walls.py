@@ -1,8 +1,8 @@
 """Walls around the tensors that a plan's launches see: what a launch does outside of them ends it, or shows afterwards.
 
-On a CPU each tensor has a mapping of its own, which ends where the tensor does: a launch that goes beyond a page is
-killed by the system (`faults` says at which tensor), and what is left of the pages has drawn contents. On a GPU tensors
-lie in an arena, between zones with drawn contents. These are compared after each batch of calls.
+On a CPU each tensor has its own mapping, which ends where the tensor does: a launch that goes beyond a page is killed
+by the system (`faults` says at which tensor), and the rest of the pages has random contents. On a GPU tensors lie in an
+arena, between zones with random contents. These are compared after each batch of calls.
 """
 
 from __future__ import annotations

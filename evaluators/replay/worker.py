@@ -2,7 +2,7 @@
 that counts.
 
 It is confined as a candidate is, and started afresh for each. Checks and timings are the same requests: `prepare` lays
-out a batch of calls, each on inputs and memory of its own; `go` makes them; `outputs` hands over results of those that
+out a batch of calls, each with its own inputs and memory; `go` makes them; `outputs` hands over results of those that
 the evaluator then asks for.
 """
 

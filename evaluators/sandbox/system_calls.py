@@ -1,8 +1,8 @@
 """Linux's system calls that untrusted code may not make, by number.
 
-All calls up to `NEWEST` were looked at. What computing, compiling, files of its own and processes of its own need is
-allowed; what reaches other processes, the kernel's or the machine's state is listed here. Later calls do not exist for
-untrusted code, until somebody has looked at them; libraries then do as on an older kernel.
+All calls up to `NEWEST` were looked at. Calls that are needed to compute, to compile, and for its own files and
+processes are allowed; what reaches other processes, the kernel's or the machine's state is listed here. Later calls do
+not exist for untrusted code, until somebody has looked at them; libraries then do as on an older kernel.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The clock of the trusted process, against which the times of a process that runs a candidate's code are held.
+"""The trusted process's clock, which checks the times that a process with a candidate's code reports.
 
 A batch of k calls that takes T_k from request to answer, where an empty one takes T_0, spends (T_k - T_0) / k on
 a call, whatever the clock in that process says. Its own times serve the spread: above the mean, which is all that

@@ -1,4 +1,4 @@
-"""Puts what is timed before other processes, where the system allows it, and keeps its cores and priority."""
+"""Gives timed work priority over other processes, where the system allows it, and keeps its cores and priority."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times kernels while other processes leave the processor alone, where they do."""
+"""Times kernels while no other process uses the processor, if there is such a time."""
 
 from __future__ import annotations
 

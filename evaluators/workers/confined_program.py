@@ -2,7 +2,7 @@
 
     python -P -c "... import main; main()" FOLDER ARGUMENT...
 
-goes on as `python ARGUMENT...` whose home, and only place to write, is FOLDER. It may read what the variable
+continues as `python ARGUMENT...`, with FOLDER as its home and the only place to write. It may read what the variable
 KERNELWRIGHT_SHOWN names, too. The caller limits its time and removes the folder.
 """
 

@@ -1,4 +1,4 @@
-"""Executes a changed text in the place of a module that is imported already.
+"""Executes a changed text in place of a module that is already imported.
 
 Registries of the package take the new objects, and other modules that took the old ones from it get the new ones.
 """

@@ -1,6 +1,6 @@
 """Hands tensors of a trusted process to one that runs untrusted code: through device memory, or through a file.
 
-Whole storages are handed over, so views keep their offsets and strides, and tensors that share memory go on to do so.
+Whole storages are handed over, so views keep their offsets and strides, and tensors that share memory still share it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A user's package with changed files in the place of its own, for processes that import it afresh.
+"""A user's package with changed files in place of its own, for processes that import it afresh.
 
 The user's files stay as they are: a folder gets the changed files, and links to all others.
 """

@@ -6,7 +6,7 @@ are forked from it in milliseconds, whichever command asks. It ends with the fol
 
 It runs as `python -m kernelwright.evaluators.workers.warm_server FOLDER MODULE...` with the environment that servers
 have, and never runs code of a kernel: its forks do what `fork_server` does. What a sandbox confines gets nothing from
-it: filters of system calls refuse the type of its socket, and it looks who asks.
+it: filters of system calls refuse the type of its socket, and it checks who asks.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Rewrite rules for TileLang kernels on CUDA, and the matcher and the reader of their files that the rules share."""
+"""Rewrite rules for TileLang kernels on CUDA."""

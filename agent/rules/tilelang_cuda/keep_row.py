@@ -1,4 +1,4 @@
-"""A row that two loops read is read once from memory, and the second time from shared memory."""
+"""Keep a row that two loops read in shared memory, so that memory is read once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lay a convolution's input out with its channels side by side, in a kernel of its own at every call."""
+"""Lay a convolution's input out with its channels side by side, in a separate kernel at every call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No sum for tiles of a product whose results a condition drops, such as those above a triangle."""
+"""Leave out the sum for tiles of a product whose results a condition drops, such as those above a triangle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Make the statistics of a norm where the kernel before it has the values."""
+"""Compute the statistics of a norm in the kernel before it, which has the values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No masks where the tiles divide the sizes."""
+"""Leave out masks where the tiles divide the sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One product over three times the length in the place of three chained ones of split operands."""
+"""Replace three chained products of split operands by one product over three times the length."""
 
 from __future__ import annotations
 

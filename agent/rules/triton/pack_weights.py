@@ -1,4 +1,4 @@
-"""Lay a convolution's weight out anew, in a kernel of its own at every call."""
+"""Pack a convolution's weight in a separate kernel at every call."""
 
 from __future__ import annotations
 

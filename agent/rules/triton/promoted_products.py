@@ -1,4 +1,4 @@
-"""Each step's products of split operands summed by themselves, and added to the whole sum in fp32."""
+"""Sum each step's products of split operands separately, and add that to the whole sum in fp32."""
 
 from __future__ import annotations
 

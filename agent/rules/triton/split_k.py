@@ -1,4 +1,4 @@
-"""The sum of a product split over programs, where there are fewer tiles than multiprocessors."""
+"""Split the sum of a product over programs, where there are fewer tiles than multiprocessors."""
 
 from __future__ import annotations
 

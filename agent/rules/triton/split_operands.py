@@ -1,4 +1,4 @@
-"""Operands of precise products split into bf16 parts once, before the product reads them."""
+"""Split operands of precise products into bf16 parts once, before the product reads them."""
 
 from __future__ import annotations
 

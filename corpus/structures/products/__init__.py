@@ -1,1 +1,1 @@
-"""Matrix products, with what is element-wise before and after."""
+"""Matrix products, with the element-wise operators before and after."""

@@ -1,4 +1,4 @@
-"""Products with what is element-wise before and after: bias, activation, gates, cells, unpacked weights, gathers.
+"""Products with the operators before and after: bias, activation, gates, cells, unpacked weights, gathers.
 
 A region may need a product at several columns for each element of its result: the gates of one packed product, a
 recurrent cell. Each of them has an accumulator. Products of sums of one length share a loop.

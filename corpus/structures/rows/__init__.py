@@ -1,1 +1,1 @@
-"""Reductions over rows, with what is element-wise before and after."""
+"""Reductions over rows, with the element-wise operators before and after."""

@@ -1,4 +1,4 @@
-"""Reductions over rows, such as softmax and norms, with what is element-wise before, between and after.
+"""Reductions over rows, such as softmax and norms, with element-wise operators before, between and after.
 
 A row that fits into registers is read once. A longer row is read in passes: the first computes all reductions that need
 no other reduction, the next those that need these, the last the result. A sum of exponentials is computed together with

@@ -1,4 +1,4 @@
-"""Running sums and products along a dimension, with what is element-wise before, between and after them."""
+"""Running sums and products along a dimension, with element-wise operators before, between and after them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernel of scans: a row in parts, each continuing with what the parts before it came to."""
+"""The kernel of scans: a row in parts, each continuing from the result of the parts before it."""
 
 TEMPLATE = """
 @triton.jit

@@ -1,4 +1,4 @@
-"""The largest or smallest elements of short rows, as routers of experts have them, with what computes the rows."""
+"""The largest or smallest elements of short rows, as in routers of experts, and what computes the rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pooling and depthwise convolutions, with what is element-wise before and after: each element reads its window.
+"""Pooling and depthwise convolutions, with element-wise operators before and after: each element reads its window.
 
 Neighbouring elements read the same lines of the cache, so that memory is read about once.
 """

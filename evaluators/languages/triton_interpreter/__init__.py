@@ -1,4 +1,4 @@
-"""Triton's interpreter, fixed: it computes what a GPU does, and says so where it cannot."""
+"""Triton's interpreter, corrected: it computes what a GPU does, and reports what it cannot compute."""
 
 from __future__ import annotations
 

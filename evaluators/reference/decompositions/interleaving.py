@@ -1,4 +1,4 @@
-"""Puts a convolution's output together from parts that are computed apart."""
+"""Puts a convolution's output together from parts that are computed separately."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 A kernel's one accumulator rounds each term to its own spacing, which the sum's size decides: over the 524,288 terms of
 KernelBench's 1_6 the error is 4.3e-5 of the result, where the check allows 1.2e-5. Emulated in NumPy (uniform inputs),
-parts of 4096 terms come to 1.7e-7, as torch does, and one sum of 16,384 to 3.4e-7. The parts are also computed side by
-side, where a result of few tiles would leave most of a GPU idle.
+parts of 4096 terms have an error of 1.7e-7, like torch, and one sum of 16,384 has 3.4e-7. The parts are also computed
+side by side, where a result of few tiles would leave most of a GPU idle.
 """
 
 from __future__ import annotations

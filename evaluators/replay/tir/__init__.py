@@ -1,1 +1,1 @@
-"""TileLang's lowered IR in a launch plan: checked, and compiled with flags and host code of ours."""
+"""TileLang's lowered IR in a launch plan: checked, and compiled with our own flags and host code."""

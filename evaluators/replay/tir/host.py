@@ -1,4 +1,4 @@
-"""The host part of TileLang's kernels for a GPU: written anew from what the lowered IR says that it launches.
+"""The host part of TileLang's kernels for a GPU: written anew from the launches that the lowered IR describes.
 
 The IR of the host comes from the candidate's process, and would become native code. So none of it is compiled. Only
 data is read from it: tensors and numbers that it takes, descriptors of copies by TMA, kernels with their arguments and
