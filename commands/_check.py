@@ -1,6 +1,6 @@
 """Parts of `check`: the check of one kernel, and reports for build systems.
 
-A kernel is checked against its reference, and against what was stored of the same device.
+A kernel is checked against its reference, and against the stored results of the same device.
 
 It compares the ratio to the reference, which is timed interleaved in the same run. A lower clock or a warmer room slows
 both and leaves the ratio unchanged, while a time in milliseconds would fail. The price: if the reference changes, with

@@ -40,7 +40,7 @@ STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 
 @dataclass(frozen=True, kw_only=True)
 class Options(TimingOptions, ProblemOptions):
-    """Check kernels, and compare their speed with what was stored of the same device."""
+    """Check kernels, and compare their speed with the stored results of the same device."""
 
     files: tuple[str, ...] = field(
         kw_only=False,

@@ -274,7 +274,7 @@ class ScheduleOptimizer:
         return RandomKeys(chosen, self.space, config.seed, first)
 
     def _changed(self, start: Config) -> list[Config]:
-        """Return the start with what no schedule of the model leads to."""
+        """Return the start with those changes that no schedule of the model leads to."""
         changed = (Config({**start, **change}) for change in self.shape.first_changes())
         return [config for config in changed if config in self.space]
 
