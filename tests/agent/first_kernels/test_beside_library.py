@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
 from kernelwright.agent.first_kernels.from_structures import replaceable, structured_kernel
 from kernelwright.agent.first_kernels.variants import variants_beside_library, variants_of_graph
 from kernelwright.core import PythonKernel, TorchProblem
+from kernelwright.core.operator_graph import OperatorGraph
 from torch.nn import functional
 
 from ...corpus.structures.graphs import SOURCE, graph_of
@@ -24,7 +26,9 @@ def layer(x: Any, y: Any) -> Any:
     return attended.transpose(1, 2).reshape(2, 16, 64) + x
 
 
-LAYER = graph_of(layer, torch.randn(2, 16, 64), torch.randn(64, 192))
+@functools.cache
+def graph_of_layer() -> OperatorGraph:
+    return graph_of(layer, torch.randn(2, 16, 64), torch.randn(64, 192))
 
 
 def headers(kernels: list[PythonKernel] | str) -> list[str]:
@@ -33,12 +37,12 @@ def headers(kernels: list[PythonKernel] | str) -> list[str]:
 
 
 def test_the_library_takes_the_place_of_each_structure_that_it_has_and_of_all() -> None:
-    assert replaceable(LAYER) == [
+    assert replaceable(graph_of_layer()) == [
         frozenset({"attention"}),
         frozenset({"products"}),
         frozenset({"attention", "products"}),
     ]
-    found = headers(variants_beside_library(problem_of(), LAYER))
+    found = headers(variants_beside_library(problem_of(), graph_of_layer()))
     named = {header.partition("torch computes ")[2] for header in found}
     assert named == {"scaled_dot_product_attention.", "mm.", "mm, scaled_dot_product_attention."}
     assert all("from structures (" in header for header in found)
@@ -66,7 +70,7 @@ def test_windows_of_the_library_are_a_start() -> None:
 
 
 def test_a_result_of_the_library_is_put_in_order_only_for_a_kernel() -> None:
-    read = structured_kernel(problem_of(), LAYER, {"attention"}).source
+    read = structured_kernel(problem_of(), graph_of_layer(), {"attention"}).source
     call = read.partition("scaled_dot_product_attention.default(")[2]
     assert ").contiguous()" in call.partition("pointwise_add")[0]
     alone = graph_of(
