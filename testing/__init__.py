@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .language import LanguageSuite
     from .odd_sources import FORMS
     from .retriever import RetrieverSuite
-    from .rule import CheckedRuleSuite, RuleSuite, attempted, shipped_case
+    from .rule import CheckedRuleSuite, RuleSuite, attempted, fired, shipped_case
     from .scale import SCALE_KERNEL, SCALE_PROBLEM, scale_kernel, scale_problem
     from .tuner import AdaptiveTunerSuite, SeededTunerSuite, TunerSuite
     from .workers import EvaluatorEntrySuite
@@ -34,6 +34,7 @@ __all__ = [
     "SeededTunerSuite",
     "TunerSuite",
     "attempted",
+    "fired",
     "scale_kernel",
     "scale_problem",
     "shipped_case",
@@ -44,7 +45,7 @@ _HOMES = {
     "language": ("LanguageSuite",),
     "odd_sources": ("FORMS",),
     "retriever": ("RetrieverSuite",),
-    "rule": ("CheckedRuleSuite", "RuleSuite", "attempted", "shipped_case"),
+    "rule": ("CheckedRuleSuite", "RuleSuite", "attempted", "fired", "shipped_case"),
     "scale": ("SCALE_KERNEL", "SCALE_PROBLEM", "scale_kernel", "scale_problem"),
     "tuner": ("AdaptiveTunerSuite", "SeededTunerSuite", "TunerSuite"),
     "workers": ("EvaluatorEntrySuite",),

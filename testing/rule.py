@@ -28,6 +28,20 @@ def attempted(rule: Rule, kernel: PythonKernel, machine: Machine) -> Rewritten |
     Fails if it gives no reason, or if its result is not a kernel with the parameters that it names. Any
     exception of the rule other than NotApplicableError is raised.
     """
+    rewritten = _outcome(rule, kernel, machine)
+    return rewritten if isinstance(rewritten, Rewritten) else None
+
+
+def fired(rule: Rule, kernel: PythonKernel, machine: Machine) -> Rewritten:
+    """Apply a rule that fits, as `attempted`. Fails with the rule's reason where it does not."""
+    rewritten = _outcome(rule, kernel, machine)
+    if isinstance(rewritten, str):
+        pytest.fail(f"{rule.name} does not fit: {rewritten}")
+    return rewritten
+
+
+def _outcome(rule: Rule, kernel: PythonKernel, machine: Machine) -> Rewritten | str:
+    """Return what a rule makes of a kernel, or why it does not fit."""
     before = kernel.source
     try:
         rewritten = rule.apply(kernel, machine)
@@ -35,7 +49,7 @@ def attempted(rule: Rule, kernel: PythonKernel, machine: Machine) -> Rewritten |
         why = str(reason)
         if not _is_line(why):
             pytest.fail(f"{rule.name} does not say in one line why it does not fit: {why!r}")
-        return None
+        return why
     made = rewritten.kernel
     assert kernel.source == before
     assert made.source != before, f"{rule.name} changes nothing"
@@ -89,13 +103,12 @@ class RuleSuite:
     ) -> None:
         assert fits
         for kernel in fits:
-            first, second = (attempted(rule, kernel, machine) for _ in range(2))
-            assert first is not None and first == second
+            first, second = (fired(rule, kernel, machine) for _ in range(2))
+            assert first == second
 
     def test_it_can_follow_itself(self, rule: Rule, fits: Sequence[PythonKernel], machine: Machine) -> None:
         for kernel in fits:
-            rewritten = attempted(rule, kernel, machine)
-            assert rewritten is not None
+            rewritten = fired(rule, kernel, machine)
             attempted(rule, formatted(rewritten.kernel), machine)
 
     def test_it_says_why_it_does_not_fit(

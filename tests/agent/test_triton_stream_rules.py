@@ -15,7 +15,7 @@ from kernelwright.agent.rules import Machine, Rewritten, Rule
 from kernelwright.core import Config, PythonKernel, Status
 from kernelwright.corpus import find_kernel, find_problem
 from kernelwright.evaluators.local import LocalEvaluator
-from kernelwright.testing import attempted
+from kernelwright.testing import attempted, fired
 
 from .triton_rule_cases import BY_NAME, from_inductor, linear_from_inductor, resized, shipped
 
@@ -87,9 +87,7 @@ def apply(rule: Rule, kernel: PythonKernel) -> Rewritten | None:
 def test_fires_and_stays_correct(evaluator: LocalEvaluator, rules: list[Rule], problem: str, expected: str) -> None:
     kernel = find_kernel(problem, "triton").read()
     for rule in rules:
-        rewritten = apply(rule, kernel)
-        assert rewritten is not None
-        kernel = rewritten.kernel
+        kernel = formatted(fired(rule, kernel, MACHINE).kernel)
         assert apply(rule, kernel) is None, "it has nothing left to do"
     assert expected in kernel.source
     for evaluation in evaluator.evaluate(find_problem(problem).read().at("tiny"), kernel, [Config()]):
