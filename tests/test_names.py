@@ -45,7 +45,7 @@ def test_exceptions_end_in_error() -> None:
 
 
 OF_COMMANDS = {"Options", "Plan", "Result"}
-"""Names that every command gives to its own classes: see docs/commands.md."""
+"""Names that every command gives to its own classes: see docs/architecture.md."""
 MORE_THAN_ONCE = {
     "Correctness",  # our verdict; a record of flashinfer-trace's format
     "Target",  # a kind of processor; a user's function
@@ -72,4 +72,4 @@ def test_loop_variables_are_not_called_one() -> None:
             if isinstance(node, ast.For | ast.comprehension):
                 names = [target.id for target in ast.walk(node.target) if isinstance(target, ast.Name)]
                 found += [f"{file}:{node.target.lineno}"] * ("one" in names)
-    assert found == []
+    assert found == [], "name what the variable stands for"
