@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
-import re
 import tomllib
 from pathlib import Path
 
