@@ -77,7 +77,7 @@ def count(
     support = present() or CUDA
     if not support.counters:
         return Counted(remark="no counters: of this kind of device no profiler is known")
-    counts = cast("CounterTool", importlib.import_module(support.counters))
+    counts: CounterTool = cast("CounterTool", importlib.import_module(support.counters))
     tool = shutil.which(counts.PROGRAM)
     if tool is None:
         return Counted(remark=f"no counters: {counts.NAME} is not on the PATH")
