@@ -28,10 +28,6 @@ L2_BYTES = 48.0
 candidates, so only their ratios matter."""
 LATENCY = 900.0
 """Clocks from requesting a tile to receiving it."""
-LEAN = 32.0
-"""Registers of a thread beside its sums, where tensor descriptors hold the addresses: block-scaled fp8 with tiles of
-64 x 128 compiles to 158 for sm_90, of which 128 are sums, the form with pointers to 186
-(results/samples/cpu/compile_matrix.json)."""
 
 
 def constraints(kernel: Kernel, names: tuple[str, ...], profile: Profile) -> list[str]:
@@ -140,19 +136,16 @@ class TileModel:
         names = ("area", "intensity", "waves", "tail", "padding", "shared", "accumulators")
         return np.column_stack([*(np.log2(metrics[name]) for name in names), self.estimate(rows)])
 
-    def estimate(
-        self, rows: Rows, alone: Mask | None = None, adding: Floats | float = 0.0, lean: Mask | None = None
-    ) -> Floats:
+    def estimate(self, rows: Rows, alone: Mask | None = None, adding: Floats | float = 0.0) -> Floats:
         """Return the logarithm of a relative time: good enough to choose first candidates.
 
         Blocks that share a multiprocessor do a step of the loop over k together. A step takes as long as the slowest
         of: multiplying, at the rate of the matrix units; loading the tiles from L2; and the latency of a load, divided
         by the stages in flight. The number of rounds follows from the number of blocks. Rows that are `alone` share no
         multiprocessor, as programs that loop over tiles do. `adding` are clocks of each step in which a block does not
-        multiply, since it adds a sum to another one; the others on its multiprocessor do meanwhile. Rows that are
-        `lean` keep no addresses of operands in registers, so that more of their blocks may share a multiprocessor.
+        multiply, since it adds a sum to another one; the others on its multiprocessor do meanwhile.
         """
-        metrics, product = self._metrics(rows, alone, lean), self._product
+        metrics, product = self._metrics(rows, alone), self._product
         limits = self._limits.described
         steps = product.taps * np.ceil(product.k / product.taps / metrics["split"] / metrics["k"])
         # The synchronous instructions, for few rows, multiply fp8 as fp16.
@@ -216,7 +209,7 @@ class TileModel:
             return self._column(rows, self._roles.warps) * self._limits.described.warp_size
         return self._column(rows, self._roles.threads, USUAL_THREADS)
 
-    def _metrics(self, rows: Rows, alone: Mask | None = None, lean: Mask | None = None) -> dict[str, Floats]:
+    def _metrics(self, rows: Rows, alone: Mask | None = None) -> dict[str, Floats]:
         limits, product, roles = self._limits, self._product, self._roles
         m, n, k = (self._column(rows, name) for name in (roles.m, roles.n, roles.k))
         threads = self._threads(rows)
@@ -230,10 +223,7 @@ class TileModel:
         # threads.
         by_shared = limits.shared_bytes / shared
         most = limits.described.thread_registers
-        needed = 1.3 * accumulators + 40
-        if lean is not None:
-            needed = np.where(lean, accumulators + LEAN, needed)
-        by_registers = limits.registers / (threads * np.clip(needed, 32, most))
+        by_registers = limits.registers / (threads * np.clip(1.3 * accumulators + 40, 32, most))
         by_threads = limits.threads / threads
         resident = np.maximum(1.0, np.floor(np.minimum(np.minimum(by_shared, by_registers), by_threads)))
         if alone is not None:

@@ -80,10 +80,10 @@ H200."""
 ADDING, ADDING_EACH = 300.0, 0.045
 """Clocks of a step in which a block scales its sum and adds it to another one: for each step, and for each element
 of its tile. Fitted to trials of block-scaled fp8 at 40 shapes on an H200
-(results/samples/h200/gemm_a8w8_trials.json): of those of a shape, the one with the best estimate takes 1.04 times
-as long as the fastest (1.05 without `hardware.LEAN`, the same where the weight's trials are left out of the fit; 1.14
-without both). Forms in roles multiply meanwhile, which alone makes them 0.47 to 0.63 of the plain form's time for 2048
-rows and more; 0.48 to 0.56 were measured. For experts it is assumed."""
+(results/samples/h200/gemm_a8w8_trials.json): of those of a shape, the one with the best estimate takes 1.05 times
+as long as the fastest, 1.14 without; the same where the weight's trials are left out of the fit. Forms in roles
+multiply meanwhile, which alone makes them 0.47 to 0.63 of the plain form's time for 2048 rows and more; 0.48 to
+0.56 were measured. For experts it is assumed."""
 WIDE_TILE = 64 * 128
 """Elements of a result tile from which descriptors paid."""
 FIRST = 12
@@ -178,10 +178,9 @@ def _ranked(space: SearchSpace, limits: DeviceLimits, product: MatrixProduct) ->
     whole = kept & (np.asarray(columns["BLOCK_SIZE_K"]) * product.element_bytes >= LINE)
     kept = next((item for item in (whole, kept) if item.any()), np.ones(len(rows), dtype=bool))
     rows = rows[kept]
-    forms = space.encoded.columns(rows).get(VARIANT, np.zeros(len(rows)))
-    alone, lean = np.isin(forms, LOOPING), np.isin(forms, list(DESCRIBED)) & product.scaled
-    times = np.exp(model.estimate(rows, alone, _adding(rows, space, product), lean))
-    times = times * _factors(rows, space, limits, product) + _parts(rows, space, product)
+    alone = np.isin(space.encoded.columns(rows).get(VARIANT, np.zeros(len(rows))), LOOPING)
+    times = np.exp(model.estimate(rows, alone, _adding(rows, space, product))) * _factors(rows, space, limits, product)
+    times = times + _parts(rows, space, product)
     return rows[np.lexsort((_preference(rows, space), np.round(times, 3)))]
 
 
