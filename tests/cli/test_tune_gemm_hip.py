@@ -144,7 +144,7 @@ def test_files_of_aiter_have_the_architectures_name(tmp_path: Path) -> None:
         (("--backend", "tilelang"), "TileLang's matrix products are not for gfx942; use --backend triton"),
         (("--format", "kernelwright"), "--format kernelwright is for operators of NVIDIA's GPUs"),
         (("--device", "cuda:5"), "no device cuda:5: the driver shows 2 GPU(s)"),
-        (("--device", "cuda:0,cuda:1"), "cuda:1 is another kind of GPU than cuda:0"),
+        (("--device", "cuda:0,cuda:1"), "cuda:1 is not the same kind of GPU as cuda:0"),
     ],
 )
 def test_mistakes_are_one_line(arguments: tuple[str, ...], says: str, tmp_path: Path) -> None:

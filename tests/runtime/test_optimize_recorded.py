@@ -116,17 +116,18 @@ def test_what_beats_inductors_code_enters_the_store(folder: Path, monkeypatch: p
     path = record(folder, "a", 0.5)
     record(folder, "b", 0.001)
     (folder / "recorded" / "kernels" / path.name).write_text(KERNEL)
-    arguments = ("optimize", "--recorded", "recorded", "--time-limit", 60, "--device", "cpu", "--model", "rules")
-    run = kernelwright(*arguments, "--sandbox", "none", "--json", cwd=folder)
+    arguments = ("optimize", "--recorded", "recorded", "--time-limit", 200, "--device", "cpu", "--model", "rules")
+    arguments = (*arguments, "--max-trials", 2, "--sandbox", "none", "--json")
+    run = kernelwright(*arguments, cwd=folder)
     assert run.returncode == 0, run.stderr
     first, second = json.loads(run.stdout)["regions"]
-    assert Path(first["region"]).name == path.name and 30 < first["seconds"] <= 60
+    assert Path(first["region"]).name == path.name and 0 < first["seconds"] <= 200
     assert "left as it is" in second["result"] and second["seconds"] is None
     (stored,) = RegionStore([folder / "store"]).files()
     assert stored.name == first["entry"] and stored.entry is not None and not stored.problem
     low, high = stored.entry.gain_interval
     assert 1.02 <= low <= stored.entry.gain <= high and f"[{low:.3f}, {high:.3f}]" in first["result"]
 
-    again = kernelwright(*arguments, "--sandbox", "none", "--resume", "--json", cwd=folder)
+    again = kernelwright(*arguments, "--resume", cwd=folder)
     assert again.returncode == 0 and "finished before: region_a" in again.stderr
     assert json.loads(again.stdout)["regions"][0]["entry"] == stored.name
