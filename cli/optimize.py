@@ -66,6 +66,8 @@ def _optimize(
             raise OptionError("`folder` belongs to `list_slow`", "`kernel` names one of its kernels")
         if list_slow and given["evaluator"] != LOCAL:
             raise OptionError("`list_slow` measures on this machine", "`evaluator` goes with `kernel` and `batch`")
+        if (list_slow or batch or recorded) and (given["dynamic"] or given["backward"]):
+            raise OptionError("`dynamic` and `backward` belong to `kernel` and `problem`")
         display = Display(json, quiet, verbose)
         if list_slow:
             return _list(given, format.value if format else "json" if json else None, display, dry_run)

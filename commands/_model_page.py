@@ -37,6 +37,7 @@ def read_model_record(path: Path) -> dict[str, Any] | None:
         found = json.loads(read_text(path))
         for name in ("script", "gain", "plain_ms", "store_ms", "regions", "host_ms", "step_ms", "breaks"):
             found[name]
+        model_values(found)
     return dict(found)
 
 

@@ -224,7 +224,6 @@ def run(plan: Plan, emit: Emit) -> Result:
         remarks=tuple(dict.fromkeys((*plain.warnings, *store.warnings))),
         record=plan.results / f"model_{plan.script.stem}.json",
     )
-    plan.results.mkdir(parents=True, exist_ok=True)
     write_whole(found.record, json.dumps(found.to_json(), indent=1) + "\n", "choose another `results`")
     return found
 

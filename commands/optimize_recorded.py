@@ -117,7 +117,9 @@ class Result(result.Result):
     @property
     def exit_code(self) -> int:
         """0 if the store has something for a region, 1 if all failed, else 3."""
-        return 0 if self.entries else 1 if len(self.failed) >= len(self.regions) else NOTHING_FASTER
+        if self.entries:
+            return 0
+        return 1 if self.failed and all(row["result"].startswith("failed") for row in self.regions) else NOTHING_FASTER
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -202,7 +204,8 @@ def _ranked(plan: Plan, emit: Emit, failed: list[str]) -> list[SlowProblem]:
             except KernelwrightError as error:
                 failed.append(f"{job.file.name}: {error}")
                 advance(f"{job.file.name} failed")
-    return with_shares(rows, [job.file for job in plan.jobs])
+    measured = {row.problem for row in rows}
+    return with_shares(rows, [job.file for job in plan.jobs if str(job.file.path) in measured])
 
 
 def _given(deadline: Deadline, row: SlowProblem, left: list[SlowProblem]) -> float:

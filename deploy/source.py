@@ -52,8 +52,12 @@ class MeasuredKernel:
     @property
     def serves(self) -> FreeSize | None:
         """The part of a size's range that it was tuned for, if it states one."""
-        stated = self.evidence.get("serves")
-        return FreeSize(*stated) if stated is not None else None
+        match self.evidence.get("serves"):
+            case None:
+                return None
+            case [str(name), int(low), int(high)]:
+                return FreeSize(name, low, high)
+        raise KernelError(f"{self.path}: its header states no range of a size; run `optimize --dynamic` again")
 
 
 def read_evidence(path: Path, source: str) -> Mapping[str, Any]:

@@ -16,8 +16,8 @@ from ..core import (
     DeviceError,
     Evaluation,
     Evaluator,
+    KernelwrightError,
     OptionError,
-    ProblemError,
     PythonKernel,
     Target,
     TorchProblem,
@@ -197,10 +197,10 @@ class ScheduleOptimizer:
                 raise
             finally:
                 emit(Finished())
-            result = ScheduleResult(self.space, job, found, folder)
+            result = self._finish(config, ScheduleResult(self.space, job, found, folder))
             if not config.simulate and result.best is not None:
                 result = replace(result, beside_cudnn=_beside_cudnn(evaluator, job, result.best, emit))
-        return self._finish(config, result)
+        return result
 
     def _finish(self, config: AttentionConfig, result: ScheduleResult) -> ScheduleResult:
         found, folder = result.found, result.folder
@@ -302,7 +302,7 @@ def _beside_cudnn(evaluator: Evaluator, job: Job, best: Evaluation, emit: Emit) 
     """Return the best schedule timed interleaved with cuDNN's attention; None where cuDNN refuses the problem."""
     try:
         (found,) = evaluator.compare(cudnn_problem(TorchProblem.of(job.problem)), job.kernel, [Config(best.config)])
-    except ProblemError as error:
+    except KernelwrightError as error:
         emit(Note(f"not compared with {NAME}: {' '.join(str(error).split())}"))
         return None
     return found

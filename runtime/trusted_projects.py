@@ -159,7 +159,7 @@ def refusal(path: Path, settings: list[Setting]) -> str:
         )
     changes = "; ".join(trusted.changes(guarded_settings(path.parent)))
     return (
-        f"{near(path)} sets {names}, and has changed since you trusted it: {changes}:  "
+        f"{near(path)} sets {names}, and has changed since you trusted it: {changes}: "
         f"run `kernelwright trust {folder}` if you trust it as it is"
     )
 

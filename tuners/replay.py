@@ -208,8 +208,9 @@ def _workers(task: ReplayTask, count: int) -> Iterator[list[_Worker]]:
             for _ in range(count):
                 ours, theirs = context.Pipe()
                 workers.append(ours)
-                processes.append(context.Process(target=_work, args=(task, theirs), daemon=True))
-                processes[-1].start()
+                process = context.Process(target=_work, args=(task, theirs), daemon=True)
+                process.start()
+                processes.append(process)
                 theirs.close()
         yield workers
     finally:

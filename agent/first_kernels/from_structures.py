@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from ...core import PythonKernel, TorchProblem
-from ...core.dynamic_size import PREFIX, DynamicSize, UndecidedSizeError
+from ...core.dynamic_size import DynamicSize, FreeSize, UndecidedSizeError
 from ...core.operator_graph import INPUT, WEIGHT, GraphValue, OperatorGraph, referenced
 from ...corpus.structures.catalogue import STRUCTURES
 from ...corpus.structures.cover import CoverStep, GraphCover
@@ -127,11 +127,17 @@ def _constants(kernels: Sequence[WrittenKernel]) -> Iterator[str]:
     yield "\n".join(["CONFIGS = [", *configs, "]"]) if configs else ""
 
 
-def _launch(launch: WrittenKernel | SecondLaunch, settings: Mapping[str, str], names: Mapping[str, str]) -> str:
+def _launch(
+    launch: WrittenKernel | SecondLaunch,
+    settings: Mapping[str, str],
+    names: Mapping[str, str],
+    free: FreeSize | None,
+) -> str:
     """Return a launch as a statement; `names` are those of the parameters in its grid."""
     grid = ", ".join(_renamed(text, names) for text in launch.grid)
     given = ", ".join(f"{parameter}={name}" for parameter, name in settings.items())
-    sizes = re.findall(rf"\b{PREFIX}\w+", launch.source[: launch.source.index(")")])
+    head = launch.source[: launch.source.index(")")]
+    sizes = [free.argument] if free is not None and re.search(rf"\b{free.argument}\b", head) else []
     return f"{launch.name}[({grid},)]({', '.join([*launch.buffers, *sizes])}, {given})"
 
 
@@ -192,14 +198,14 @@ class _Forward:
         number, second = step.region.number, step.kernel.second
         names = _named(step.kernel.parameters, number)
         if second is None:
-            yield _launch(step.kernel, names, names)
+            yield _launch(step.kernel, names, names, self._graph.free)
             return
         for buffer in second.scratch:
             shape = ", ".join(_renamed(text, names) for text in buffer.shape)
             yield f"{buffer.name} = torch.empty([{shape}], dtype=torch.float32, device={self._device})"
-        yield _launch(step.kernel, names, names)
+        yield _launch(step.kernel, names, names, self._graph.free)
         own = _named(second.parameters, _second_suffix(number))
-        call = _launch(second, {name: names[name] for name in second.shared} | own, names | own)
+        call = _launch(second, {name: names[name] for name in second.shared} | own, names | own, self._graph.free)
         yield f"if {_renamed(second.condition, names)}:\n    {call}"
 
     def _call(self, value: GraphValue) -> Iterator[str]:

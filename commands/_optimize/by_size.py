@@ -142,17 +142,17 @@ def write_by_size(
     tried: Sequence[Evaluation],
     judge: Judge,
     emit: Emit,
-) -> tuple[Path, tuple[SizedKernel, ...]]:
+) -> tuple[Path | None, tuple[SizedKernel, ...]]:
     """Check each config once more in the middle of its part, and write a kernel file for each part, and the rule.
 
-    A config that fails there is left out, with a warning: the reference serves its part.
+    A config that fails there is left out, with a warning: the reference serves its part. Where all fail, nothing is
+    written, and the files of an earlier run stay.
     """
     assert problem.free is not None
     free, best = problem.free, outcome.best.model_copy(update={"config": dict(outcome.kernel.config)})
     rule, written, rows = rule_of(problem, best, tried), list[SizedKernel](), list[dict[str, Any]]()
+    texts: dict[Path, str] = {}
     members = {int(member.sizes[free.name]): member for member in problem.members.values()}
-    for earlier in folder.glob("*.py"):
-        earlier.unlink()
     for part in rule.parts:
         member, kernel = members[part.middle], outcome.kernel.bind(part.config)
         first, *others = judge.contest(member, [start] if kernel.digest == start.digest else [start, kernel])
@@ -162,7 +162,7 @@ def write_by_size(
             continue
         serves = [free.name, part.serves.low, part.serves.high]
         path = folder / f"{free.name}_{part.serves.low}_{part.serves.high}.py"
-        write_whole(path, with_evidence(kernel.source, member, checked, first, serves=serves))
+        texts[path] = with_evidence(kernel.source, member, checked, first, serves=serves)
         written.append(SizedKernel(part.serves, path, part.config, checked.speedup.ratio))
         rows.append(
             {
@@ -175,6 +175,12 @@ def write_by_size(
                 "speedup": round(checked.speedup.ratio, 4),
             }
         )
+    if not written:
+        return None, ()
+    for path, text in texts.items():
+        write_whole(path, text)
+    for earlier in set(folder.glob("*.py")) - {*texts}:
+        earlier.unlink()
     told = {"size": free.name, "from": free.low, "to": free.high, "rule": rows}
     lost = {"slowdown": round(rule.slowdown, 4), "worst": round(rule.worst, 4), "timed_at": sorted(members)}
     path = write_whole(folder / RULE, json.dumps({**told, **lost}, indent=2) + "\n")

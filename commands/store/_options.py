@@ -80,8 +80,8 @@ def line_of(row: dict[str, Any]) -> str:
     name = f"{key[:12]}...-{digest[:8]}" if "gain" not in row else f"{key}-{digest[:8]}"
     if "gain" not in row:
         return f"{name}: {row['problem']}"
-    low, high = row["gain_interval"]
-    figures = f"{row['gain']:.3g}x [{low:.3g}, {high:.3g}]"
+    interval = " [{:.3g}, {:.3g}]".format(*row["gain_interval"]) if row["gain_interval"] else ""
+    figures = f"{row['gain']:.3g}x{interval}"
     figures += f" ({digits(row['latency_ms'])} ms, Inductor {digits(row['compile_ms'])} ms)"
     versions = ", ".join(f"{item} {version}" for item, version in row["versions"].items())
     unused = f"; not used: {row['problem']}" if row["problem"] else ""

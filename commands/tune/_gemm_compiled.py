@@ -49,7 +49,8 @@ def task_for(task: Task, product: str, engine: str) -> Task:
         raise OptionError(f"TileLang's matrix products are not for {of.name}", "use `backend` triton")
     if engine in MEASURED_ONLY:
         raise OptionError(
-            f"`format` {engine} is for operators of NVIDIA's GPUs", "use `format` aiter, tune-gemm, vllm or sglang"
+            f"`format` {engine} is for operators of NVIDIA's GPUs",
+            "use `format` aiter, aiter-legacy, tune-gemm, vllm or sglang",
         )
     return replace(task, kernel=amd_kernel(task.kernel, product, of))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ...core.dynamic_size import DynamicSize, UndecidedSizeError
 from .indices import Index
 
 FLOATS = ("float32", "float64", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
@@ -56,6 +57,8 @@ def triton_name(dtype: str) -> str:
 
 def constant(value: object, dtype: str) -> Scalar:
     """Return a Python number in a dtype; infinity and NaN may be strings."""
+    if isinstance(value, DynamicSize):
+        raise UndecidedSizeError("a size of the range is a number among elements")
     wanted = computed(dtype)
     return Scalar(_number(str(value), wanted), wanted, constant=True)
 

@@ -126,7 +126,7 @@ class KernelLines:
         )
 
     def _text(self, position: Index) -> str:
-        if largest(position.most) >= WIDE:
+        if largest(position.most) + is_dynamic(position.most) >= WIDE:  # a dynamic one is compared with its end
             if is_dynamic(position.most):  # arguments have 32 bits
                 raise UndecidedSizeError("positions of 32 and of 64 bits in one range; give a smaller one")
             self.wide = True

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import cast
 
+from ...core.dynamic_size import DynamicSize
 from ...core.operator_graph import GraphValue, OperatorGraph, referenced
 from .elementwise import COPIES
 from .indices import Index, apart, broadcast, linear
@@ -86,7 +88,7 @@ def source(graph: OperatorGraph, value: GraphValue, indices: Sequence[Index]) ->
         case "unsqueeze":
             del found[given[1] % len(found)]
         case "slice":
-            dimension, start = _at(given, 1, 0) % len(found), _at(given, 2, 0) or 0
+            dimension, start = _at(given, 1, 0) % len(found), _offset_at(given, 2)
             start = max(0, start + operand.shape[dimension]) if start < 0 else start
             found[dimension] = found[dimension].times(_at(given, 4, 1)).plus(start)
         case "select":
@@ -119,6 +121,12 @@ def _at(given: Sequence[object], place: int, default: int) -> int:
     return found if isinstance(found, int) else default
 
 
+def _offset_at(given: Sequence[object], place: int) -> int:
+    """Return a number of elements to skip, which may be a size of a range; 0 where none is given."""
+    found = given[place] if len(given) > place else None
+    return cast("int", found) if isinstance(found, int | DynamicSize) else 0
+
+
 def _order(operator: str, given: Sequence[object], rank: int) -> list[int]:
     if operator == "permute":
         assert isinstance(given[1], list)
@@ -144,7 +152,7 @@ def _strided(
 ) -> tuple[Index, ...]:
     if is_view(graph, operand):
         raise KeyError("as_strided of a view")
-    position = Index((), _at(value.arguments, 3, 0))
+    position = Index((), _offset_at(value.arguments, 3))
     for index, stride in zip(indices, value.arguments[2], strict=True):
         position = position.plus(index.times(stride))
     return apart(position, operand.shape)

@@ -39,6 +39,8 @@ class RecordedRegion:
     """How often it ran."""
     places: int = 0
     """In how many places of all graphs it is."""
+    shared: bool = False
+    """Whether it was there when shares of a step were taken."""
     inputs: list[TensorStatistics | None] = field(default_factory=list)
     """What its inputs were like in the first place; None for those that were not seen."""
 
@@ -48,7 +50,7 @@ class RecordedRegion:
         about = [f"It ran {self.calls} times, in {where} of the model's graphs."]
         drawn = [item.expression if item is not None else None for item in self.inputs]
         figures = [f"{CALLS} = {self.calls}"]
-        if shares is not None:
+        if shares is not None and self.shared:
             took = shares.regions.get(self.region.key, 0.0)
             about.append(f"It took {took:.3g} ms of a step of {shares.step_ms:.3g} ms, with Inductor's code.")
             figures.append(f"{SHARE} = {took / shares.step_ms:.4g}")
@@ -114,6 +116,8 @@ class RegionRecorder:
 
     def _profiled(self, shares: StepShares) -> None:
         self.shares = shares
+        for recorded in self.regions.values():
+            recorded.shared = True
         self.write()
 
     def _keep(self, graph: Graph) -> None:

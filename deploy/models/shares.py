@@ -190,7 +190,11 @@ def shares_of(events: Sequence[Any], profiled_ms: float, quiet_ms: float, steps:
     step before, is the step's.
     """
     on_host = torch.autograd.DeviceType.CPU
-    kernels = [item for item in events if item.device_type() != on_host and not item.name().startswith(_RANGE)]
+    kernels = [
+        item
+        for item in events
+        if item.device_type() != on_host and not item.name().startswith(_RANGE) and not _is_annotation(item)
+    ]
     ranges = sorted(
         (item.start_ns(), item.start_ns() + item.duration_ns(), item.name().removeprefix(_RANGE))
         for item in events
@@ -212,7 +216,7 @@ def shares_of(events: Sequence[Any], profiled_ms: float, quiet_ms: float, steps:
     launched = {
         item.correlation_id(): item.start_ns()
         for item in events
-        if item.device_type() == on_host and item.name().startswith(("cuda", "cu"))
+        if item.device_type() == on_host and item.name().startswith(("cu", "hip"))
     }
     starts = [start for start, _, _ in ranges]
     for item in kernels:
@@ -221,6 +225,11 @@ def shares_of(events: Sequence[Any], profiled_ms: float, quiet_ms: float, steps:
         if place >= 0 and at <= ranges[place][1]:
             count(ranges[place][2], item.duration_ns())
     return _step(quiet_ms, _covered(kernels), steps, found)
+
+
+def _is_annotation(event: Any) -> bool:
+    """Return whether an event on the device is a range that others opened, such as the optimizer's step."""
+    return bool(getattr(event, "is_user_annotation", lambda: False)())
 
 
 def _step(step_ms: float, busy_ns: float, steps: int, regions: dict[str, float]) -> StepShares:

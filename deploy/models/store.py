@@ -49,7 +49,7 @@ class StoredRegion(BaseModel):
     """Median time of Inductor's code."""
     latency_ms: float = Field(gt=0)
     """Median time of the kernels, measured in turns with it."""
-    gain_interval: tuple[float, float]
+    gain_interval: tuple[float, float] | None = None
     """Of the gain, from the 95 % intervals of both medians."""
     table: dict[str, Any]
     """table.json of the deployed operator."""
@@ -225,6 +225,8 @@ def _examined(path: Path) -> StoreFile:
     if writable is not None:
         what = "it" if writable == path else "its folder"
         return StoreFile(path, entry, f"anyone may write {what}; chmod o-w {writable}")
+    if entry.gain_interval is None:
+        return StoreFile(path, entry, "it states no interval of its gain; optimize the region again")
     if stale := entry.stale():
         return StoreFile(path, entry, f"it was measured with {stale}; optimize the region again")
     if entry.device != (here := _here(entry.device)):

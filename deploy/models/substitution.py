@@ -46,7 +46,7 @@ class LoadedEntries:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the entries in use, sorted."""
-        return tuple(sorted(self._operators))
+        return tuple(sorted({*self._operators} - self._failed))
 
     @property
     def digest(self) -> str:
@@ -70,6 +70,10 @@ class LoadedEntries:
                 raise RuntimeError(f"compiled code needs the entry {name}: {why}; set KERNELWRIGHT_DISABLE=1")
             self.load(file)
         return self._operators[name]
+
+    def leave(self, name: str) -> None:
+        """Do not count an entry as used: it does not fit its region."""
+        self._failed.add(name)
 
     def call(self, name: str, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Compute a region. A kernel that fails is told once, and the reference computes from then on."""
@@ -159,6 +163,7 @@ class RegionPass(CustomGraphPass):  # type: ignore[misc]
         wanted = [item.value for item in region.outputs]
         same = [(item.shape, item.dtype) for item in made] == [(item.shape, item.dtype) for item in wanted]
         if not same:
+            LOADED.leave(file.name)
             _warn(f"{file.path} is not used: its kernel is for other {reason or 'outputs'} than its problem says")
         return same
 

@@ -6,7 +6,7 @@ import functools
 import itertools
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,8 +71,13 @@ class ModelWatch:
         return {
             "curve": curve,
             "outputs": [] if given else [tensor.double().cpu().tolist() for tensor in tensors],
-            "dtypes": sorted({str(item.dtype).removeprefix("torch.") for item in tensors}),
+            "dtypes": sorted({str(item.dtype).removeprefix("torch.") for item in (*tensors, *self._small(calls))}),
         }
+
+    def _small(self, calls: Sequence[Sequence[torch.Tensor]]) -> Iterator[torch.Tensor]:
+        """Yield the tensors among what marks were given, and the small outputs of calls."""
+        yield from (value for value in self._given if isinstance(value, torch.Tensor))
+        yield from (tensor for call in calls for tensor in call)
 
     def _replacing(self, compile_model: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(compile_model)

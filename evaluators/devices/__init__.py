@@ -60,4 +60,5 @@ def no_gpus() -> dict[str, str]:
 
 def device_files() -> list[Path]:
     """Return the files in /dev by which processes use the GPUs of this machine."""
-    return sorted(path for support in supports() for pattern in support.files for path in Path("/dev").glob(pattern))
+    there = [support for support in supports() if Path("/dev", support.needed_file).exists()]
+    return sorted(path for support in there for pattern in support.files for path in Path("/dev").glob(pattern))

@@ -8,6 +8,12 @@ from typing import Any
 from ...core import DeviceError, DeviceLimits
 
 
+def seen_in(variable: str, number: int) -> str:
+    """Return the name of a device by its index among those that a variable shows."""
+    shown = [name.strip() for name in os.environ.get(variable, "").split(",") if name.strip()]
+    return shown[number] if number < len(shown) else str(number)
+
+
 class DeviceSupport:
     """One kind of device. Without a driver it has no devices; a method that is not overridden says so."""
 
@@ -19,6 +25,8 @@ class DeviceSupport:
     """Its value where a process is to see none."""
     files: tuple[str, ...] = ()
     """Patterns of its files in /dev."""
+    needed_file: str = ""
+    """The file in /dev without which the others belong to devices of another kind."""
     installed: tuple[str, ...] = ()
     """Patterns of the folders that its toolkit is installed to."""
     counters: str = ""
@@ -40,8 +48,7 @@ class DeviceSupport:
 
     def seen(self, number: int) -> str:
         """Return the name of a device for `visible`, by its index among those that this process sees."""
-        shown = [name.strip() for name in os.environ.get(self.visible, "").split(",") if name.strip()]
-        return shown[number] if number < len(shown) else str(number)
+        return seen_in(self.visible, number)
 
     def driver(self) -> Any:
         """Return a library with the API of CUDA's driver.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import os
 import re
 from collections.abc import Iterator
 from itertools import chain
@@ -12,7 +13,7 @@ from typing import Any
 
 from ...core import DeviceLimits
 from ...core.devices import architecture
-from .base import DeviceSupport
+from .base import DeviceSupport, seen_in
 
 _LIBRARY = "libamdhip64.so"
 _ROCM = Path("/opt/rocm/lib")
@@ -30,8 +31,14 @@ class Hip(DeviceSupport):
     visible = "HIP_VISIBLE_DEVICES"
     hidden = "-1"
     files = ("kfd", "dri/renderD*")
+    needed_file = "kfd"
     installed = ("/opt/rocm*",)
     counters = f"{__name__.rpartition('.devices')[0]}.profiling.rocprof"
+
+    def seen(self, number: int) -> str:
+        """Return a GPU's name for `visible`; HIP heeds CUDA's variable where its own is not set."""
+        name = self.visible if os.environ.get(self.visible) else "CUDA_VISIBLE_DEVICES"
+        return seen_in(name, number)
 
     def count(self) -> int:
         """Return the number of GPUs."""

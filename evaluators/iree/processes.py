@@ -13,6 +13,7 @@ from threading import Lock
 from typing import Any
 
 from ...core.file_locks import OwnFolder
+from ..devices import CUDA
 from ..sandbox.containment import contain, home_in
 from ..settings import Limits, Sandbox
 from ..workers.client import Worker
@@ -49,7 +50,8 @@ class IreeProcesses:
 
     def runner(self, visible: str | None = None, **options: Any) -> Worker:
         """Start a worker that runs modules: see `worker`, which has the options; it sees the GPU of that number."""
-        return self._fork("worker", gpu=True, visible=visible, **options)
+        shown = None if visible is None else {CUDA.visible: visible}
+        return self._fork("worker", gpu=True, visible=shown, **options)
 
     def _fork(self, role: str, gpu: bool, **options: Any) -> Worker:
         server, root = self._started()

@@ -102,7 +102,7 @@ def operator_graph(
         raise ValueError("the reference returns something else than tensors")
     by_name = {node.name: node for node in program.graph.nodes}
     for place, name in enumerate(outputs):
-        if (ordered := _ordered(by_name[name])) is not None:
+        if (ordered := _ordered(by_name[name], free)) is not None:
             values.append(ordered)
             outputs[place] = ordered["name"]
     form = _form(tree_unflatten(outputs, program.call_spec.out_spec))
@@ -122,14 +122,14 @@ def _is_size(node: Any) -> bool:
     return of_sizes or node.target is torch.ops.aten.sym_size.int or "_assert" in str(node.target)
 
 
-def _ordered(node: Any) -> Message | None:
+def _ordered(node: Any, free: FreeSize | None) -> Message | None:
     """Return a copy of a transposed result that is contiguous in the reference: its operand lies there transposed.
 
     The graph's other values are contiguous, so that the result would be read against its order in memory.
     """
     if str(node.target) not in ("aten.permute.default", "aten.transpose.int") or not node.meta["val"].is_contiguous():
         return None
-    copied = _value(node, "aten.clone.default", [{REFERENCE: node.name}], {"memory_format": "contiguous_format"})
+    copied = _value(node, "aten.clone.default", [{REFERENCE: node.name}], {"memory_format": "contiguous_format"}, free)
     return {**copied, "name": f"{node.name}_ordered"}
 
 

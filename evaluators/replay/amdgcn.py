@@ -16,6 +16,11 @@ from .values import UnplannableCallError
 _SECTIONS = frozenset({".rodata", ".AMDGPU.csdata", ".AMDGPU.gpr_maximums", '".note.GNU-stack"'})
 _DEBUG = re.compile(r"\.section\s+\.debug_\w+,")
 _METADATA = ".amdgpu_metadata", ".end_amdgpu_metadata"
+_PLAIN_LINE = re.compile(
+    r"\s*(---|\.\.\.|\.(end_)?amdgpu_metadata|(- +)?[.\w]+:(\s+([\w.$+-]+|\[\]))?|- +[\w.$+-]+)?\s*"
+)
+"""A line of metadata: keys and plain words. Assemblers end it where a line begins with `.end_amdgpu_metadata`, whatever
+follows, and YAML knows other ways to write a key."""
 _DROPPED = re.compile(r"\.(loc|file|cfi_\w+)\b")
 """Line numbers, which may name files."""
 _LABEL = re.compile(r"[.\w$]+:")
@@ -76,7 +81,7 @@ def checked_amdgcn(code: KernelCode) -> str:
             skipping = False
         if skipping or not text or _DROPPED.match(text):
             continue
-        if text.startswith(".amdhsa_kernel"):
+        if re.fullmatch(r"\.amdhsa_kernel\s+[\w$]+", text):
             kernels.append(text.split()[-1])
         elif (why := _refused(text, code.entry)) is not None:
             raise UnplannableCallError(f"{code.name}: AMD's assembly with {why}")
@@ -115,6 +120,8 @@ def _refused(text: str, entry: str) -> str | None:
 
 def _require_plain(code: KernelCode, line: str) -> None:
     """Raise where the metadata, which the driver reads, asks for arguments that are not the launch's."""
+    if not _PLAIN_LINE.fullmatch(line) or (_METADATA[1] in line and line.strip() != _METADATA[1]):
+        raise UnplannableCallError(f"{code.name}: AMD's assembly with '{line.strip()[:60]}' in its metadata")
     found = _ARGUMENT.search(line)
     if found is not None and not _ARGUMENTS.fullmatch(found[1]):
         raise UnplannableCallError(f"{code.name}: AMD's assembly with the argument '{found[1]}'")

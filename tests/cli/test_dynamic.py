@@ -60,6 +60,13 @@ def test_ranges_that_cannot_be(tmp_path: Path, arguments: tuple[str, ...], messa
     assert message in refused(run)
 
 
+@pytest.mark.parametrize("others", [("--batch", "kernels.txt"), ("--recorded", "recorded", "--time-limit", "9")])
+def test_a_range_belongs_to_one_problem(tmp_path: Path, others: tuple[str, ...]) -> None:
+    (tmp_path / "kernels.txt").write_text("1_19\n")
+    run = kernelwright("optimize", *others, "--dynamic", "n=1..64", cwd=tmp_path)
+    assert "--dynamic and --backward belong to --kernel and --problem" in refused(run)
+
+
 def test_a_model_that_reads_the_size_is_refused(tmp_path: Path) -> None:
     (tmp_path / "norm.py").write_text(PROBLEM.replace("x.pow(2)", "x.pow(2 if tokens else 3)"))
     options = ("--problem", "norm.py", "--dynamic", "tokens=1..8", "--device", "cpu")

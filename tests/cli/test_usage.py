@@ -17,7 +17,7 @@ from .commands import SCALE, kernelwright, refused, refused_here
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ((), "give one of --kernel REF, --problem FILE, --list-slow or --batch FILE"),
+        ((), "give one of --kernel REF, --problem FILE, --list-slow, --batch FILE or --recorded DIR"),
         (("--kernel", "2_10", "--list-slow"), "give one of"),
         (("--kernel", "level2/2_11.py", "--device", "cpu"), "the nearest are level2/2_"),
         (("--kernel", "convtranspose", "--device", "cpu"), "the nearest are 61_ConvTranspose3d_ReLU_GroupNorm, 10_"),

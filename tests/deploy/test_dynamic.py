@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -53,6 +54,20 @@ def dynamic_kernel(path: Path) -> PythonKernel:
     graph = operator_graph(module.Model(), module.get_inputs(), FREE, shapes)
     problem = TorchProblem(id=path.stem, name=path.stem, source=path.read_text(), path=str(path))
     return structured_kernel(problem, OperatorGraph.model_validate(graph))
+
+
+def test_a_parameter_whose_name_is_like_a_sizes_is_one(tmp_path: Path) -> None:
+    path = tmp_path / "shift.py"
+    source = PROBLEM.replace("forward(self, x)", "forward(self, x, size_bias)").replace("* self.weight", "+ size_bias")
+    path.write_text(source.replace("torch.randn(2, tokens, 50)]", "torch.randn(2, tokens, 50), torch.randn(50)]"))
+    launch = next(line for line in dynamic_kernel(path).source.splitlines() if "[(" in line)
+    assert "size_tokens" in launch and not re.search(r"size_bias_ptr\b(?!=)", launch), launch
+
+
+def test_a_size_among_elements_is_left_to_torch(tmp_path: Path) -> None:
+    path = tmp_path / "filled.py"
+    path.write_text(PROBLEM.replace("* self.weight", "* self.weight + torch.full((50,), x.shape[1])"))
+    assert "torch computes" in dynamic_kernel(path).source.splitlines()[0]
 
 
 def written(folder: Path) -> list[Path]:

@@ -10,6 +10,7 @@ from functools import partial
 
 from ...core import Config, Evaluator, Kernel, KernelwrightError, ProblemError, SearchSpace, TorchProblem, Trial
 from ...core.events import CancelToken, Emit, Event, PartStarted, TrialDone
+from ...core.evidence import with_evidence
 from .. import catalogue
 from ..search import SEARCHED, Search
 from .analytic import analytic_choice, first_configs, space_for
@@ -92,16 +93,28 @@ class ShapeSearch:
     def _beside_the_default(self, evaluator: Evaluator, result: ShapeResult) -> ShapeResult:
         """Return a result with the time of the engine's default, which is the choice unless another is faster."""
         task, default = self.task, self.task.default
-        if default is None or result.config is None or result.config == default:
+        if default is None or result.config is None or result.config == default or result.time_ms is None:
             return result
         # The default may be no member of the space; it is judged like one.
         tuned, other = evaluator.compare(task.problem(result.shape), task.kernel, [result.config, default])
         if not other.ok or tuned.latency_ms is None or other.latency_ms is None:
             return result
+        # The figures of a result are those of one run: the default's time is its ratio to the choice's, from this one.
+        default_ms = result.time_ms * other.latency_ms / tuned.latency_ms
         gain = tuned.gain_over(other)
         if gain is not None and gain.low > 1.0:
-            return replace(result, time_ms=tuned.latency_ms, default_ms=other.latency_ms)
-        return replace(result, config=default, chosen=PINNED, time_ms=other.latency_ms, default_ms=other.latency_ms)
+            return replace(result, default_ms=default_ms)
+        if other.speedup is not None:
+            problem, kernel = task.problem(result.shape), task.kernel.bind(default)
+            self._ledger.write_kernel(result.shape, with_evidence(kernel.source, problem, other, tuned))
+        return replace(
+            result,
+            config=default,
+            chosen=PINNED,
+            time_ms=default_ms,
+            default_ms=default_ms,
+            max_error=largest_error(other),
+        )
 
     def _beside_the_library(self, evaluator: Evaluator, result: ShapeResult) -> ShapeResult:
         """Return a result with the times of cuBLAS and of the library's product of such operands, where they are."""

@@ -33,6 +33,9 @@ PROBLEMS = {
         "return F.silu(x @ self.g) * (x @ self.u)", "torch.randn(tokens, 64, DTYPE)", "x",
         "self.g = nn.Parameter(torch.randn(64, 48))\nself.u = nn.Parameter(torch.randn(64, 48))", "bfloat16",
     ),
+    "second_half": dynamic(
+        "n = x.shape[0] // 2\nreturn x[:n] + x[n:]", "torch.randn(2 * tokens, 6)"
+    ),
     "scores": dynamic(
         "return F.softmax(q @ k.transpose(-1, -2) * 0.2, -1) @ k",
         "torch.randn(2, tokens, 32), torch.randn(2, tokens, 32)", "q, k",

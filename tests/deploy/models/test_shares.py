@@ -28,6 +28,10 @@ class MadeUpEvent:
     took: int
     on: torch.autograd.DeviceType = CPU
     number: int = 0
+    annotation: bool = False
+
+    def is_user_annotation(self) -> bool:
+        return self.annotation
 
     def name(self) -> str:
         return self.named
@@ -60,6 +64,7 @@ def test_kernels_of_a_gpu_count_for_the_range_that_launched_them() -> None:
         MadeUpEvent("of_no_region", 3100, 500, GPU, 7),
         MadeUpEvent("eager", 3000, 1000, GPU, 8),  # 600 us of it beside others
         MadeUpEvent(f"{_RANGE}one", 100, 3500, GPU),
+        MadeUpEvent("Optimizer.step#SGD.step", 100, 4500, GPU, annotation=True),  # no kernel, whatever it spans
     ]
     found = shares_of(events, profiled_ms=9.0, quiet_ms=5.0, steps=1)
     assert found.regions == {"one": 2.0, "two": 1.0}

@@ -109,6 +109,10 @@ def test_what_may_not_be_in_it(code: KernelCode, line: str, says: str) -> None:
     ("old", "new", "says"),
     [
         (".value_kind:     by_value", ".value_kind:     hidden_queue_ptr", "the argument 'hidden_queue_ptr'"),
+        (".value_kind:     by_value", "'.value_kind':     hidden_queue_ptr", "in its metadata"),
+        (".end_amdgpu_metadata", ".end_amdgpu_metadata/**/\n\t.text", "in its metadata"),
+        (".end_amdgpu_metadata", ".end_amdgpu_metadata: x\n\t.text", "in its metadata"),
+        (".amdhsa_kernel scale_kernel", ".amdhsa_kernel other/* scale_kernel", "amdhsa_kernel"),
         (".private_segment_fixed_size: 0", ".private_segment_fixed_size: 64", "scratch memory"),
     ],
 )
