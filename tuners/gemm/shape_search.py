@@ -9,8 +9,9 @@ from dataclasses import replace
 from functools import partial
 
 from ...core import Config, Evaluator, Kernel, KernelwrightError, ProblemError, SearchSpace, TorchProblem, Trial
-from ...core.events import CancelToken, Emit, Event, PartStarted, TrialDone
+from ...core.events import CancelToken, Emit, Event, Note, PartStarted, TrialDone
 from ...core.evidence import with_evidence
+from ...core.text import first_line
 from .. import catalogue
 from ..search import SEARCHED, Search
 from .analytic import analytic_choice, first_configs, space_for
@@ -120,12 +121,12 @@ class ShapeSearch:
         """Return a result with the times of cuBLAS and of the library's product of such operands, where they are."""
         task = self.task
         if task.library is not None and result.config is not None:
-            result = replace(result, library_ms=_reference_ms(evaluator, *task.library(result.shape)))
+            result = replace(result, library_ms=_reference_ms(evaluator, *task.library(result.shape), self.emit))
         if task.reference_is_baseline:
             return replace(result, baseline_ms=result.reference_ms)
         if task.baseline is None or result.config is None:
             return result
-        return replace(result, baseline_ms=_reference_ms(evaluator, *task.baseline(result.shape)))
+        return replace(result, baseline_ms=_reference_ms(evaluator, *task.baseline(result.shape), self.emit))
 
     def _checked(self, evaluator: Evaluator, shape: Shape) -> ShapeResult:
         _, analytic = self._space(shape)
@@ -138,10 +139,11 @@ class ShapeSearch:
         return replace(result, config=analytic, chosen=CHECKED, max_error=largest_error(found))
 
 
-def _reference_ms(evaluator: Evaluator, problem: TorchProblem, kernel: Kernel) -> float | None:
-    """Return the median of a problem's reference; None where it cannot compute the shape."""
+def _reference_ms(evaluator: Evaluator, problem: TorchProblem, kernel: Kernel, emit: Emit) -> float | None:
+    """Return the median of a problem's reference; None, and a note, where it cannot compute the shape."""
     try:
         (beside,) = evaluator.compare(problem, kernel, [Config()])
-    except ProblemError:
+    except ProblemError as error:
+        emit(Note(f"{problem.name} is not timed: {first_line(error)}"))
         return None
     return beside.reference.median_ms if beside.reference else None

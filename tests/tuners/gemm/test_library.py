@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ from kernelwright.commands.tune._gemm_compiled import device_of_architecture
 from kernelwright.commands.tune._gemm_options import Options, task_of
 from kernelwright.commands.tune._gemm_result import describe
 from kernelwright.core import Config, Kernel, ProblemError, TorchProblem
-from kernelwright.core.events import ignore
+from kernelwright.core.events import Event, Note, ignore
 from kernelwright.corpus import find_kernel, find_problem
 from kernelwright.tuners.gemm.device import Device
 from kernelwright.tuners.gemm.library import library_kernel, library_problem
@@ -85,13 +85,16 @@ def test_it_is_compared_where_it_is() -> None:
     assert task(device_of_architecture("sm_90"), timed=False).library is None
 
 
-def test_a_shape_that_the_library_refuses_has_no_time() -> None:
+def test_a_shape_that_the_library_refuses_has_no_time_and_a_note() -> None:
     class Refusing:
         def compare(self, problem: TorchProblem, kernel: Kernel, configs: Sequence[Config]) -> list[Any]:
             raise ProblemError("the reference fails: K is not a multiple of 16")
 
-    refusing: Any = Refusing()
-    assert _reference_ms(refusing, problem(), find_kernel("gemm/a8w8_blockscale", "triton").read()) is None
+    refusing, told = Refusing(), list[Event]()
+    kernel = find_kernel("gemm/a8w8_blockscale", "triton").read()
+    assert _reference_ms(cast("Any", refusing), problem(), kernel, told.append) is None
+    (note,) = told
+    assert isinstance(note, Note) and "is not timed: the reference fails: K is not a multiple of 16" in note.text
 
 
 def test_results_tell_of_it() -> None:
