@@ -44,7 +44,9 @@ class Options(BaseOptions):
     arguments: tuple[str, ...] = field(
         default=(), kw_only=False, metadata=described("Its arguments, behind --.", metavar="[-- ARGS...]")
     )
-    rounds: int = option(3, "Pairs of runs that are timed.", at_least=1, advice="each is two runs of the script")
+    rounds: int = option(
+        3, "Pairs of runs that are timed.", at_least=2, advice="one pair does not show how much processes differ"
+    )
     warmup: int = option(5, "Steps of each run that are not counted.", at_least=0)
     tolerance: float | None = option(
         None,
@@ -86,7 +88,9 @@ class Result(result.Result):
     """A step with plain torch.compile: the median, and its 95 % interval."""
     store_ms: tuple[float, float, float]
     gain: Speedup
-    """Median of the rounds' gains, and the union of their intervals."""
+    """Median of the rounds' gains, with an interval that has the differences among processes."""
+    used: tuple[str, ...]
+    """Entries of the store that were used."""
     compared: dict[str, Any] | None
     """What was compared, the error, the tolerance, and whether it agrees; None where the script returns no numbers."""
     unsteady: bool
@@ -107,8 +111,8 @@ class Result(result.Result):
 
     @result.computed
     def credited(self) -> float | None:
-        """The gain if it is beyond noise and the outputs agree, else None."""
-        return self.gain.ratio if self.gain.low > 1.0 and self.agrees else None
+        """The gain if an entry was used, it is beyond noise, and the outputs agree; else None."""
+        return self.gain.ratio if self.used and self.gain.low > 1.0 and self.agrees else None
 
     @property
     def agrees(self) -> bool:
@@ -154,11 +158,13 @@ class Result(result.Result):
         yield from result.file_lines(record=self.record)
 
     def _gain(self) -> str:
-        text = f"{self.gain.ratio:.3f}x [{self.gain.low:.3f}, {self.gain.high:.3f}]"
+        text = str(self.gain)
         if self.credited:
             return text
         if not self.agrees:
             return f"none: outputs differ ({text})"
+        if not self.used:
+            return f"none: no entry of the store was used; the difference of equal code is {text}"
         return f"none: slower, {text}" if self.gain.high < 1.0 else f"none: {text} is within noise"
 
     def _table(self) -> Any:
@@ -213,7 +219,8 @@ def run(plan: Plan, emit: Emit) -> Result:
         rounds=plan.rounds,
         plain_ms=_together(timed["plain"]),
         store_ms=_together(timed["store"]),
-        gain=Speedup.spanning([Speedup.between(*pair) for pair in pairs]),
+        gain=Speedup.of_processes([Speedup.between(*pair) for pair in pairs]),
+        used=store.chosen,
         compared=None if agreement is None else {**asdict(agreement), "agrees": agreement.agrees},
         unsteady=unsteady,
         graphs=plain.graphs,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ..core import KernelError, KernelwrightError, OptionError, ReplyPendingError, Speedup, Target
 from ..core.baselines import COMPILE
 from ..core.budget import Deadline
-from ..core.events import Emit, Note, PartDone, PartStarted, Warned, progress
+from ..core.events import Emit, Note, PartDone, PartStarted, progress
 from ..core.files import cache_folder
 from ..corpus import find_kernel
 from ..corpus.problems import ProblemFile
@@ -45,6 +45,8 @@ EXAMPLES = (
 )
 POSITIONAL = ("recorded",)
 VERBOSE = True
+FAILED = "failed"
+"""The result of a region; why is among the warnings."""
 LEAST_TO_GAIN = 0.002
 """Part of a step below which a region is left as it is."""
 
@@ -119,7 +121,7 @@ class Result(result.Result):
         """0 if the store has something for a region, 1 if all failed, else 3."""
         if self.entries:
             return 0
-        return 1 if self.failed and all(row["result"].startswith("failed") for row in self.regions) else NOTHING_FASTER
+        return 1 if self.failed and all(row["result"] == FAILED for row in self.regions) else NOTHING_FASTER
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -231,9 +233,8 @@ def _optimized(job: RegionJob, optimizer: KernelOptimizer, plan: Plan, emit: Emi
     except ReplyPendingError:
         raise
     except KernelwrightError as error:
-        emit(Warned(f"{job.file.name}: {error}"))
         failed.append(f"{job.file.name}: {error}")
-        return {"result": f"failed: {error}"}
+        return {"result": FAILED}
 
 
 def _entered(job: RegionJob, kernel: Path | None, gain: Speedup | None, plan: Plan) -> dict[str, Any]:

@@ -112,5 +112,20 @@ class Speedup(BaseModel):
             high=max(item.high for item in found),
         )
 
+    @classmethod
+    def of_processes(cls, found: Sequence[Speedup]) -> Speedup:
+        """Return the speedup over pairs of fresh processes, which differ among themselves by more than their samples.
+
+        It is the median of theirs. The interval has theirs, and Student's 95 % interval of their mean logarithm. Raises
+        `ValueError` for fewer than two pairs.
+        """
+        if len(found) < 2:
+            raise ValueError("one pair of processes does not show how much processes differ")
+        whole, logs = cls.spanning(found), [math.log(item.ratio) for item in found]
+        mean, error = statistics.fmean(logs), statistics.stdev(logs) / math.sqrt(len(logs))
+        half = _QUANTILES[min(len(logs), BATCHES) - 2] * error
+        low, high = min(whole.low, math.exp(mean - half)), max(whole.high, math.exp(mean + half))
+        return cls(ratio=whole.ratio, low=low, high=high)
+
     def __str__(self) -> str:
         return f"{self.ratio:.3f}x [{self.low:.3f}, {self.high:.3f}]"

@@ -56,7 +56,7 @@ def add_faster(folder: Path) -> str:
 @pytest.mark.timeout(1200)
 def test_a_script_runs_with_and_without_the_store(folder: Path) -> None:
     name = add_faster(folder)
-    run = kernelwright("model", "sums.py", "--rounds", 1, "--json", "--", "break", cwd=folder)
+    run = kernelwright("model", "sums.py", "--rounds", 2, "--json", "--", "break", cwd=folder)
     found = json.loads(run.stdout)
     assert run.returncode == (0 if found["credited"] else 3), run.stderr
     assert found["steps"] == 18 and found["marked"] and found["compared"]["agrees"]
@@ -71,6 +71,8 @@ def test_a_script_runs_with_and_without_the_store(folder: Path) -> None:
 class MadeUpRuns:
     """Runs of a script in turns, with made-up steps and values, in the place of processes."""
 
+    used: tuple[str, ...] = ("an entry",)
+
     def __init__(self, store_ms: float, *curves: float) -> None:
         self._store_ms = store_ms
         self._curves = list(curves)
@@ -81,7 +83,7 @@ class MadeUpRuns:
         times = (9.0, *((2.0 if way == "plain" else self._store_ms) + number / 100 for number in range(20)))
         curve = (self._curves.pop(0),) if way == "values" else ()
         broken = (GraphBreak("sums.py:9", "a reason", 2),)
-        return ScriptRun(1, 21, 1, broken, True, times, (), ("an entry is old",), curve, (), ("float32",))
+        return ScriptRun(1, 21, 1, broken, True, times, self.used, ("an entry is old",), curve, (), ("float32",))
 
 
 @pytest.mark.parametrize(
@@ -103,6 +105,14 @@ def test_a_gain_is_credited_beyond_noise_if_outputs_agree(
     assert runs.ways[:6] == ["values", "values", "plain", "store", "store", "plain"]
     for text in (*told, "graph breaks: 2", "sums.py:9: a reason (2 times)", "an entry is old"):
         assert text in run.stdout + run.stderr
+
+
+def test_equal_code_has_no_gain(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = MadeUpRuns(1.0, 5.0, 5.0)
+    runs.used = ()
+    monkeypatch.setattr(command, "run_once", runs)
+    run = kernelwright("model", "sums.py", "--rounds", 2, cwd=folder)
+    assert run.returncode == 3 and "none: no entry of the store was used" in run.stdout
 
 
 @pytest.mark.timeout(900)

@@ -66,3 +66,14 @@ def test_a_gain_of_several_runs_spans_their_intervals() -> None:
     runs = [Speedup(ratio=ratio, low=ratio - 0.1, high=ratio + 0.1) for ratio in (1.2, 1.0, 1.1)]
     found = Speedup.spanning(runs)
     assert (found.ratio, found.low, found.high) == (1.1, 0.9, pytest.approx(1.3))
+
+
+def test_the_differences_among_processes_are_in_the_interval() -> None:
+    """Each pair by itself would be beyond noise."""
+    runs = [Speedup(ratio=ratio, low=ratio * 0.999, high=ratio * 1.001) for ratio in (1.02, 1.04, 1.06)]
+    found = Speedup.of_processes(runs)
+    assert found.ratio == 1.04 and found.low < 1.0 < 1.08 < found.high
+    steady = Speedup.of_processes([Speedup(ratio=1.04, low=1.03, high=1.05)] * 3)
+    assert (steady.low, steady.high) == (1.03, 1.05)
+    with pytest.raises(ValueError, match="one pair"):
+        Speedup.of_processes(runs[:1])

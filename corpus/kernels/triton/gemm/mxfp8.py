@@ -51,17 +51,15 @@ def mxfp8_kernel(
     # Rows and columns beyond the edges are read from the beginning, and not written.
     offs_m = ((off_m + tl.arange(0, BLOCK_M)) % M).to(tl.int64)
     offs_n = ((off_n + tl.arange(0, BLOCK_N)) % N).to(tl.int64)
-    STORED: tl.constexpr = BLOCK_K // 1
     SCALES: tl.constexpr = BLOCK_K // SCALED
-    stored_k = K // 1
     scales_k = K // SCALED
-    offs_k = tl.arange(0, STORED)
+    offs_k = tl.arange(0, BLOCK_K)
     offs_s = tl.arange(0, SCALES)
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for step in range(0, tl.cdiv(K, BLOCK_K)):
-        at, scale_at = step * STORED + offs_k, step * SCALES + offs_s
-        a = tl.load(a_ptr + offs_m[:, None] * stored_k + at[None, :], mask=at[None, :] < stored_k, other=0.0)
-        b = tl.load(b_ptr + at[:, None] + offs_n[None, :] * stored_k, mask=at[:, None] < stored_k, other=0.0)
+        at, scale_at = step * BLOCK_K + offs_k, step * SCALES + offs_s
+        a = tl.load(a_ptr + offs_m[:, None] * K + at[None, :], mask=at[None, :] < K, other=0.0)
+        b = tl.load(b_ptr + at[:, None] + offs_n[None, :] * K, mask=at[:, None] < K, other=0.0)
         a_scales = tl.load(
             as_ptr + offs_m[:, None] * scales_k + scale_at[None, :], mask=scale_at[None, :] < scales_k, other=0
         )
