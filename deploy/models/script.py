@@ -9,7 +9,6 @@ keeps outputs, too. Variables of the backend say what it does.
 from __future__ import annotations
 
 import json
-import os
 import runpy
 import sys
 from pathlib import Path
@@ -38,5 +37,4 @@ def main(report: str, way: str, script: str, *arguments: str) -> int:
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("KINETO_LOG_LEVEL", "5")
     sys.exit(main(*sys.argv[1:]))

@@ -82,7 +82,7 @@ def run_script(
     report.unlink(missing_ok=True)
     own = {RECORD, SHARES, *([DISABLE] if way != "plain" else [])}
     environment = {name: value for name, value in os.environ.items() if name not in own}
-    environment |= {"KINETO_LOG_LEVEL": "5", **variables}
+    environment |= variables
     module = f"{__package__}.script"
     command = [sys.executable, "-m", module, str(report), way, str(script), *arguments]
     run = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace", check=False)

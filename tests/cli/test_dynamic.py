@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
-from kernelwright.commands._optimize.by_size import rule_of
+from kernelwright.agent.loop import Outcome
+from kernelwright.commands._optimize.by_size import rule_of, write_by_size
 from kernelwright.core import Config, Evaluation, JointProblem, PythonKernel, TorchProblem
 from kernelwright.core.dynamic_size import FreeSize
+from kernelwright.core.events import Event, Warned
 from kernelwright.core.workload_rows import merged
 
 from ..conftest import SCALE_KERNEL
@@ -44,6 +48,22 @@ def test_few_configs_serve_parts_of_the_range() -> None:
     assert [part.middle for part in rule.parts] == [8, 512] and rule.worst < 1.01
     one = rule_of(problem, close, [close, timed(problem, 4, 1.0, 1.0, 2.0, 8.0, 63.0)])
     assert len(one.parts) == 1 and one.parts[0].serves == problem.free  # what little is lost is not worth a second
+
+
+def test_kernels_of_an_earlier_run_stay_where_no_config_passes(tmp_path: Path) -> None:
+    problem = JointProblem.in_range(NORM, FreeSize("tokens", 1, 4096))
+    best = timed(problem, 1, 1.0, 1.0, 2.0, 8.0, 64.0)
+    outcome = Outcome(best, KERNEL, best, (), "the limit", verified=True)
+
+    class Judge:
+        def contest(self, member: TorchProblem, kernels: Sequence[PythonKernel]) -> list[Evaluation]:
+            return [evaluation(kernel, Config({}), "wrong_value") for kernel in kernels]
+
+    earlier, told = tmp_path / "tokens_1_4096.py", list[Event]()
+    earlier.write_text("an earlier kernel")
+    found = write_by_size(tmp_path, problem, outcome, KERNEL, [best], cast("Any", Judge()), told.append)
+    assert found == (None, ()) and earlier.read_text() == "an earlier kernel"
+    assert [*tmp_path.iterdir()] == [earlier] and isinstance(told[0], Warned)
 
 
 @pytest.mark.parametrize(

@@ -158,6 +158,16 @@ def test_without_iree_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
             need()
 
 
+def test_a_worker_that_is_to_see_one_gpu_starts() -> None:
+    pytest.importorskip("iree.runtime", reason="IREE is not installed")
+    processes = IreeProcesses("cpu", Limits(), Sandbox.NONE)
+    try:
+        worker = processes.runner("1", driver="local-task")
+        assert worker.call(60, op="drop", name="none") == {"ok": True}
+    finally:
+        processes.close()
+
+
 @pytest.mark.gpu
 def test_a_gpu_runs_what_was_compiled_for_it(tmp_path: Path) -> None:
     pytest.importorskip("iree.compiler", reason="IREE is not installed")

@@ -133,6 +133,31 @@ def test_an_entry_that_does_not_beat_the_engines_default_pins_it(tmp_path: Path)
         assert ShapeResult.of_json(found.to_json()).default_ms == found.default_ms
 
 
+def test_the_figures_of_a_shape_are_those_of_its_finals(tmp_path: Path) -> None:
+    """The comparison with the default is another run, on a machine that is slower meanwhile: its ratio counts."""
+
+    class Slower(MadeUp):
+        def compare(self, problem: Problem, kernel: Kernel, configs: Sequence[Config]) -> list[Evaluation]:
+            found = super().compare(problem, kernel, configs)
+            if default not in configs:
+                return found
+            times = [Measurement(samples_ms=(1.5 * (item.latency_ms or 0.0),) * 3) for item in found]
+            return [item.model_copy(update={"measurement": time}) for item, time in zip(found, times, strict=True)]
+
+    (alone,) = Sweep(task(), [MadeUp()], tmp_path / "alone", Log()).run(SHAPES[:1])
+    assert alone.config is not None and alone.time_ms is not None
+    for changes, chosen in (({"BLOCK_SIZE_N": 16, "NUM_STAGES": 1}, MEASURED), ({"NUM_WARPS": 1}, PINNED)):
+        default = Config({**alone.config, "GROUP_SIZE_M": 1, **changes})
+        (found,) = Sweep(task(default=default), [Slower()], tmp_path / chosen[:5], Log()).run(SHAPES[:1])
+        ratio = MadeUp().time(default, 16) / MadeUp().time(alone.config, 16)
+        assert (found.chosen, found.analytic_ms) == (chosen, alone.analytic_ms)
+        assert found.default_ms == pytest.approx(alone.time_ms * ratio)
+        assert found.time_ms == (found.default_ms if chosen == PINNED else alone.time_ms)
+        (kernel,) = (tmp_path / chosen[:5]).rglob("kernel.py")
+        assert f"BLOCK_SIZE_N = {(found.config or {})['BLOCK_SIZE_N']}\n" in kernel.read_text()
+        assert f"NUM_WARPS = {(found.config or {})['NUM_WARPS']}\n" in kernel.read_text()
+
+
 def test_every_shape_gets_its_best_config_and_the_gain_over_the_analytic_choice(tmp_path: Path) -> None:
     evaluator, log = MadeUp(), Log()
     results = Sweep(task(), [evaluator], tmp_path, log).run(SHAPES)
