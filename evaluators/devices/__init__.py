@@ -58,7 +58,7 @@ def no_gpus() -> dict[str, str]:
     return {support.visible: support.hidden for support in supports()}
 
 
-def device_files() -> list[Path]:
-    """Return the files in /dev by which processes use the GPUs of this machine."""
-    there = [support for support in supports() if Path("/dev", support.needed_file).exists()]
-    return sorted(path for support in there for pattern in support.files for path in Path("/dev").glob(pattern))
+def device_files(folder: Path = Path("/dev")) -> list[Path]:
+    """Return the files by which processes use the GPUs of this machine."""
+    there = [support for support in supports() if (folder / support.needed_file).exists()]
+    return sorted(path for support in there for pattern in support.files for path in folder.glob(pattern))

@@ -120,7 +120,7 @@ def _refused(text: str, entry: str) -> str | None:
 
 def _require_plain(code: KernelCode, line: str) -> None:
     """Raise where the metadata, which the driver reads, asks for arguments that are not the launch's."""
-    if not _PLAIN_LINE.fullmatch(line) or (_METADATA[1] in line and line.strip() != _METADATA[1]):
+    if not _PLAIN_LINE.fullmatch(line):
         raise UnplannableCallError(f"{code.name}: AMD's assembly with '{line.strip()[:60]}' in its metadata")
     found = _ARGUMENT.search(line)
     if found is not None and not _ARGUMENTS.fullmatch(found[1]):

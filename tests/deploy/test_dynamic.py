@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from kernelwright.agent.first_kernels.from_structures import structured_kernel
+from kernelwright.agent.first_kernels.unsupported_code import UnsupportedCodeError
 from kernelwright.core import PythonKernel, TorchProblem
 from kernelwright.core.dynamic_size import FreeSize
 from kernelwright.core.operator_graph import OperatorGraph
@@ -45,13 +46,13 @@ def get_init_inputs():
 FREE = FreeSize("tokens", 1, 24)
 
 
-def dynamic_kernel(path: Path) -> PythonKernel:
+def dynamic_kernel(path: Path, free: FreeSize = FREE) -> PythonKernel:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module: Any = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    shapes = dynamic_shapes(SimpleNamespace(module=module), FREE)  # type: ignore[arg-type]
-    graph = operator_graph(module.Model(), module.get_inputs(), FREE, shapes)
+    shapes = dynamic_shapes(SimpleNamespace(module=module), free)  # type: ignore[arg-type]
+    graph = operator_graph(module.Model(), module.get_inputs(), free, shapes)
     problem = TorchProblem(id=path.stem, name=path.stem, source=path.read_text(), path=str(path))
     return structured_kernel(problem, OperatorGraph.model_validate(graph))
 
@@ -60,8 +61,29 @@ def test_a_parameter_whose_name_is_like_a_sizes_is_one(tmp_path: Path) -> None:
     path = tmp_path / "shift.py"
     source = PROBLEM.replace("forward(self, x)", "forward(self, x, size_bias)").replace("* self.weight", "+ size_bias")
     path.write_text(source.replace("torch.randn(2, tokens, 50)]", "torch.randn(2, tokens, 50), torch.randn(50)]"))
-    launch = next(line for line in dynamic_kernel(path).source.splitlines() if "[(" in line)
-    assert "size_tokens" in launch and not re.search(r"size_bias_ptr\b(?!=)", launch), launch
+    source = dynamic_kernel(path).source
+    assert re.search(r"\)\]\(\s+x, size_bias, \w+, size_tokens, ROWS=", source), source
+
+
+def test_a_range_that_ends_beyond_32_bits_is_refused(tmp_path: Path) -> None:
+    """Masks compare positions with the number of elements, which is 2^31 at the end of this range."""
+    path = tmp_path / "large.py"
+    path.write_text(
+        PROBLEM.replace("torch.randn(2, tokens, 50)", "torch.randn(tokens, 32768)").replace(
+            "x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * self.weight", "x * 2 + 1"
+        )
+    )
+    assert "positions of 32 and of 64 bits" in refusal(path, FreeSize("tokens", 1, 2**16))
+    assert refusal(path, FreeSize("tokens", 1, 2**16 - 1)) == ""
+
+
+def refusal(path: Path, free: FreeSize) -> str:
+    """Why there is no kernel for a range; '' where there is one."""
+    try:
+        dynamic_kernel(path, free)
+    except UnsupportedCodeError as error:
+        return str(error)
+    return ""
 
 
 def test_a_size_among_elements_is_left_to_torch(tmp_path: Path) -> None:

@@ -100,6 +100,30 @@ def test_the_limit_is_spread_by_what_there_is_to_gain() -> None:
     assert command._given(Deadline(60), rows[2], rows[2:]) == 0
 
 
+@pytest.mark.parametrize(
+    ("results", "failed", "code"),
+    [
+        (["nothing faster was found", "nothing faster was found"], ["c: broken", "d: broken"], 3),
+        ([command.FAILED, "nothing faster was found"], ["a: broken"], 3),
+        ([command.FAILED], ["a: broken", "b: broken"], 1),
+        ([], ["a: broken"], 1),
+    ],
+)
+def test_it_fails_where_all_regions_do(results: list[str], failed: list[str], code: int) -> None:
+    rows = tuple({"result": item, "entry": ""} for item in results)
+    assert command.Result(regions=rows, failed=tuple(failed)).exit_code == code
+
+
+def test_a_region_that_cannot_be_read_costs_itself_only(folder: Path) -> None:
+    record(folder, "a", 0.5)
+    (folder / "recorded" / "region_b.py").write_text("Model = (")
+    arguments = ("optimize", "--recorded", "recorded", "--time-limit", 60, "--device", "cpu", "--model", "rules")
+    run = kernelwright(*arguments, "--sandbox", "none", "--json", cwd=folder)
+    (row,) = json.loads(run.stdout)["regions"]
+    assert run.returncode == 1 and row["region"].endswith("region_a.py") and row["result"] == command.FAILED
+    assert "region_b: " in run.stderr and "no tilelang_cpu kernel" in run.stderr and "Traceback" not in run.stderr
+
+
 def test_bad_input_is_one_line(folder: Path) -> None:
     def told(*arguments: object) -> str:
         return refused(kernelwright("optimize", *arguments, cwd=folder))

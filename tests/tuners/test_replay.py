@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 
 import pytest
 from kernelwright.core import Config, Evaluation, OptionError, SearchSpace, SpaceError, Status
@@ -167,3 +171,36 @@ def test_the_90th_percentile_is_a_seed_s_figure() -> None:
 def test_no_replays() -> None:
     with pytest.raises(OptionError, match="at least one seed"):
         summarize([])
+
+
+SEARCHING = """
+import multiprocessing, threading, time
+from kernelwright.tuners.replay import _end_with_parent
+
+
+def search():
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    print("searching", flush=True)
+    time.sleep(300)
+
+
+if __name__ == "__main__":
+    process = multiprocessing.get_context("spawn").Process(target=search)
+    process.start()
+    print(process.pid, flush=True)
+    process.join()
+"""
+
+
+def test_a_process_ends_amid_a_search_when_its_parent_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "searching.py").write_text(SEARCHING)
+    command = [sys.executable, str(tmp_path / "searching.py")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        lines = {parent.stdout.readline().strip() for _ in range(2)}
+        (pid,) = lines - {"searching"}
+        parent.kill()
+    deadline = time.monotonic() + 60
+    while Path("/proc", pid).exists():
+        assert time.monotonic() < deadline, "it goes on"
+        time.sleep(0.05)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 import subprocess
@@ -163,6 +164,15 @@ def test_entries_that_fail_are_told_and_replaced(
     with torch.no_grad(), pytest.warns(UserWarning, match=message):
         result, _ = compiled(model, kernelwright, x)
     torch.testing.assert_close(result, model(x))
+
+
+def test_an_entry_that_does_not_fit_its_region_is_not_counted(store: RegionStore) -> None:
+    table = copy.deepcopy(entry(region_text()).table)
+    table["kernels"][0]["arguments"][1][1] = [9, 16]
+    name = store.add(entry(region_text(), table=table)).stem
+    with torch.no_grad(), pytest.warns(UserWarning, match="is not used: its kernel is for other"):
+        compiled(Network().eval(), kernelwright, torch.randn(8, 16))
+    assert name not in chosen()[1]
 
 
 @pytest.mark.parametrize(

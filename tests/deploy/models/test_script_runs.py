@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from kernelwright.core import OptionError, Speedup
 from kernelwright.deploy.models.script_runs import GraphBreak, ScriptRun, compared, require_compiled
+from kernelwright.deploy.models.watch import ModelWatch
 
 SEEN = ScriptRun(1, 9, 1, (), False, tuple(map(float, range(20))), (), dtypes=("float32",))
 
@@ -60,6 +62,18 @@ def test_too_few_steps() -> None:
     assert SEEN.counted(5) == tuple(map(float, range(5, 20)))
     with pytest.raises(OptionError, match="makes 20 steps, by calls of the compiled model; 25 are needed"):
         SEEN.counted(20)
+
+
+def test_small_outputs_and_marks_say_the_precision() -> None:
+    """A loss in bf16 is one element, of which a curve is made."""
+    for mark, dtype in ((None, "bfloat16"), (torch.ones((), dtype=torch.float16), "float16")):
+        watch = ModelWatch("eager", values=True)
+        if mark is None:
+            watch._calls.append([])
+            watch._watched(lambda: torch.ones((), dtype=torch.bfloat16), 0)()
+        else:
+            watch._marked(mark)
+        assert watch.report()["dtypes"] == [dtype]
 
 
 def test_a_gain_of_several_runs_spans_their_intervals() -> None:

@@ -54,6 +54,7 @@ def test_kernels_of_a_gpu_count_for_the_range_that_launched_them() -> None:
         MadeUpEvent(f"{_RANGE}one", 0, 10),
         MadeUpEvent(f"{_RANGE}one,two", 10, 10),
         MadeUpEvent(f"{_RANGE}", 20, 10),
+        MadeUpEvent(f"{_RANGE}two", 40, 2),
         MadeUpEvent("aten::mm", 1, 8, number=7),  # operators count from one, as launches do
         MadeUpEvent("cuLaunchKernel", 2, 1, number=5),
         MadeUpEvent("cudaLaunchKernel", 12, 1, number=6),
@@ -123,6 +124,10 @@ def test_a_training_step_is_recorded_with_shares(recorded: Path, marked: bool) -
     shares = {key: float(text.partition(f"\n{SHARE} = ")[2] or -1) for key, text in texts.items()}
     assert min(shares.values()) >= 0 and sum(shares.values()) <= 1.001
     assert shares[layers] == pytest.approx(times[layers] / found.step_ms, rel=1e-3)
+    torch.compile(nn.Linear(64, 3), backend=kernelwright)(x)  # which no step of those that were looked at had
+    recorder_for(recorded / "recorded").write()
+    (later,) = (path.read_text() for path in (recorded / "recorded").iterdir() if path.stem[7:] not in texts)
+    assert SHARE not in later and "ms of a step" not in later
 
 
 def test_a_mark_does_nothing_where_nobody_listens() -> None:

@@ -95,6 +95,15 @@ def test_damaged_and_forged_entries_are_not_used(tmp_path: Path, found: StoredRe
         forged.unlink()
 
 
+def test_an_entry_without_an_interval_is_not_used(tmp_path: Path, found: StoredRegion) -> None:
+    """As entries of an earlier version have none."""
+    path = written(tmp_path, found.model_copy(update={"gain_interval": None}))
+    says = f"{path} is not used: it states no interval of its gain; optimize the region again"
+    assert told(tmp_path, key=found.key) == (None, [says])
+    (file,) = RegionStore([tmp_path]).files()
+    assert not file.damaged
+
+
 def test_an_entry_that_anyone_may_write_is_not_used(tmp_path: Path, found: StoredRegion) -> None:
     path = written(tmp_path, found)
     path.chmod(0o666)

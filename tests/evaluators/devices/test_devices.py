@@ -66,6 +66,9 @@ class TestHip:
     def test_a_worker_sees_one_gpu_by_hips_variable(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("HIP_VISIBLE_DEVICES", "4,6")
         assert devices.visible_gpu(1) == {"HIP_VISIBLE_DEVICES": "6"}
+        monkeypatch.delenv("HIP_VISIBLE_DEVICES")
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")  # which HIP heeds then
+        assert devices.visible_gpu(1) == {"HIP_VISIBLE_DEVICES": "3"}
         assert devices.no_gpus() == {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "-1"}
 
     def test_what_needs_nvidias_driver_is_left_out(self) -> None:
@@ -112,6 +115,15 @@ def test_without_a_driver_there_is_no_gpu() -> None:
     assert devices.present() is None and devices.driver_version() is None
     with pytest.raises(DeviceError, match="no driver shows a GPU; use `device` cpu"):
         choosing.device_limits("cuda")
+
+
+def test_the_files_of_another_graphics_card_are_not_amds(tmp_path: Path) -> None:
+    (tmp_path / "dri").mkdir()
+    for name in ("nvidia0", "dri/renderD128"):
+        (tmp_path / name).touch()
+    assert devices.device_files(tmp_path) == [tmp_path / "nvidia0"]
+    (tmp_path / "kfd").touch()
+    assert tmp_path / "dri/renderD128" in devices.device_files(tmp_path)
 
 
 def test_a_third_kind_is_one_file(tmp_path: Path) -> None:
