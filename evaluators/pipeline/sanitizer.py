@@ -117,7 +117,8 @@ class Sanitizer:
                 reason = f"its inputs could not be written: {error.strerror}"
             if reason is not None:
                 return _not_run(reason)
-            run = _Run(tool, apart, self._limits, {code.entry: code.text for code in _codes(recorded)})
+            codes = {name: code.text for code in _codes(recorded) for name in device_names(code)}
+            run = _Run(tool, apart, self._limits, codes)
             told: dict[str, str] = {}
             for name in TOOLS:
                 report = run.report(name, ends - time.monotonic())
@@ -249,6 +250,15 @@ def _parts(tool: str) -> list[Path]:
     """Return the folders of the tool's parts: its own folder, and those of its toolkit."""
     folders = {Path(tool).absolute().parent, Path(tool).resolve().parent}
     return sorted(folders | {folder.parent / PROGRAM for folder in folders if (folder.parent / PROGRAM).is_dir()})
+
+
+def device_names(code: KernelCode) -> list[str]:
+    """Return the names that compiled code has on the device, by which the tools know it.
+
+    TileLang makes `NAME_kernel`, `NAME_kernel_1` and so on of a function, which its host code launches.
+    """
+    found = re.findall(rf"\b{re.escape(code.entry)}_kernel(?:_\d+)?\b", code.text) if code.kind == "tir" else []
+    return sorted({*found}) or [code.entry]
 
 
 def _codes(recorded: RecordedPlan) -> Iterator[KernelCode]:

@@ -16,10 +16,17 @@ from typing import Any
 
 import pytest
 from kernelwright.core import Config, Kernel, PythonKernel, Status, TorchProblem
+from kernelwright.core.launch_plan import KernelCode
 from kernelwright.corpus.functions.translation import translate
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.pipeline import sanitizer
-from kernelwright.evaluators.pipeline.sanitizer import MOST_S, Sanitized, Sanitizer, tool_command
+from kernelwright.evaluators.pipeline.sanitizer import (
+    MOST_S,
+    Sanitized,
+    Sanitizer,
+    device_names,
+    tool_command,
+)
 from kernelwright.evaluators.sandbox import bubblewrap, landlock
 from kernelwright.evaluators.sandbox.containment import contain
 from kernelwright.evaluators.sandbox.places import Places
@@ -293,3 +300,35 @@ def test_options_of_the_tool() -> None:
     command = tool_command("compute-sanitizer", "memcheck", Path("log"), ["one", "two"])
     assert command[-2:] == ["--kernel-name=kernel_name=one", "--kernel-name=kernel_name=two"]
     assert "--report-api-errors" not in tool_command("compute-sanitizer", "racecheck", Path("log"), ["one"])
+
+
+def lowered(parts: int) -> KernelCode:
+    """The code of a TileLang function for a GPU, as a candidate's process records it, with one or more kernels."""
+    import tilelang.language as T  # noqa: N812
+    from tilelang import tvm
+    from tilelang.backend.module import create_backend_context
+    from tilelang.engine.lower import lower_to_host_device_ir
+
+    @T.prim_func
+    def relu(X: T.Tensor((256,), "float32"), Y: T.Tensor((256,), "float32")):
+        with T.Kernel(1, threads=256):
+            for i in T.Parallel(256):
+                Y[i] = T.max(X[i], 0.0)
+        if parts > 1:
+            with T.Kernel(1, threads=256):
+                for i in T.Parallel(256):
+                    Y[i] = Y[i] * 2.0
+
+    target = {"kind": "cuda", "arch": "sm_90a"}
+    with tvm.transform.PassContext(opt_level=3), tvm.target.Target(target):
+        host, device, *_ = lower_to_host_device_ir(relu, create_backend_context(target, None, "auto"))
+    assert len(device.functions) == parts
+    text = json.dumps({"host": tvm.ir.save_json(host), "device": tvm.ir.save_json(device)})
+    return KernelCode(name="relu", kind="tir", text=text, entry="relu", parameters=("pointer", "pointer"))
+
+
+def test_kernels_are_watched_under_their_names_on_the_device() -> None:
+    assert device_names(lowered(1)) == ["relu_kernel"]
+    assert device_names(lowered(2)) == ["relu_kernel", "relu_kernel_1"]
+    ptx = KernelCode(name="relu", kind="ptx", text=".entry relu_kernel()", entry="relu", parameters=())
+    assert device_names(ptx) == ["relu"], "the entry of a PTX is what is launched"
