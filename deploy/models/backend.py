@@ -63,7 +63,10 @@ def kernelwright(
         from .substitution import RegionPass
 
         own = RegionPass(store or opened(), marks=bool(shares))
-    return compile_fx(graph_module, example_inputs, config_patches={**patches, _PASS: [*before, own]}, **inner)
+    from .pass_sequence import PassSequence
+
+    patches[_PASS] = PassSequence([*before, own])
+    return compile_fx(graph_module, example_inputs, config_patches=patches, **inner)
 
 
 def chosen() -> tuple[str, tuple[str, ...]]:

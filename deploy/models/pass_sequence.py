@@ -1,0 +1,26 @@
+"""Several passes of Inductor as one: torch before 2.13 takes a single one for each place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch._inductor.custom_graph_pass import CustomGraphPass
+from torch.fx import Graph
+
+
+class PassSequence(CustomGraphPass):  # type: ignore[misc]
+    """Runs passes one after the other."""
+
+    def __init__(self, passes: Sequence[Callable[[Graph], object]]) -> None:
+        self._passes = tuple(passes)
+
+    def __call__(self, graph: Graph) -> None:
+        """Run them on a graph, which they change."""
+        for each in self._passes:
+            each(graph)
+
+    def uuid(self) -> Any:
+        """Return what compiled code depends on: None, which keeps it out of caches, where one of them does not say."""
+        known = [each.uuid() if isinstance(each, CustomGraphPass) else None for each in self._passes]
+        return known if all(known) else None
