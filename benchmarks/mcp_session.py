@@ -95,7 +95,7 @@ class Session:
         self.say(f"The agent edits `{KERNEL}`: {what}.")
 
     async def call(self, tool: str, shown: tuple[str, ...] = (), **arguments: Any) -> dict[str, Any]:
-        """Call a tool; only the fields in `shown` are told, where there are any."""
+        """Call a tool; print only the fields in `shown`, where there are any."""
         steps: list[str] = []
 
         async def note(progress: float, total: float | None, message: str | None) -> None:

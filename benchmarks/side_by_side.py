@@ -73,7 +73,7 @@ class SideBySide:
                     break
 
     def _ask(self) -> Iterator[Config]:
-        """Yield configs that nobody has asked for before; the searches draw in turns."""
+        """Yield configs that no search has asked for before; the searches draw in turns."""
         while self._turns:
             name = self._turns[0]
             configs = self._tuners[name].ask(1) if self._asked[name] < self._most else []

@@ -9,7 +9,7 @@ from typing import Any
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
-# Nodes are told apart by their types, which takes a fraction of `isinstance`: every candidate is read here.
+# Nodes are distinguished by their types, which takes a fraction of `isinstance`: every candidate is read here.
 _COMPREHENSIONS = frozenset([ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp])
 _NO_CODE = frozenset(
     kind

@@ -281,7 +281,7 @@ class LocalEvaluator:
         self._runner.forget_candidate()
 
     def _told(self, evaluation: Evaluation) -> Evaluation:
-        """Return an evaluation as the settings want it told: what is not replayed may be accepted."""
+        """Return an evaluation with its status by the settings: what is not replayed may be accepted."""
         return evaluation if self.settings.require_replay else evaluation.accepted()
 
     def _broken_rule(self, problem: TorchProblem, kernel: Kernel) -> Rejection | None:

@@ -179,7 +179,7 @@ class Settings:
     """Whether NVIDIA's compute-sanitizer looks at what is replayed on a GPU: at the fastest of several that passes."""
     sandbox: Sandbox = Sandbox.AUTO
     described_gpu: str = "H100"
-    """The GPU of which launchers are told where an interpreter runs their kernels on a CPU."""
+    """The GPU that launchers see while an interpreter runs their kernels on a CPU."""
     search: SearchSettings | None = None
     """Evaluate configs for a search, without timing the reference; None evaluates each one fully."""
 

@@ -47,7 +47,7 @@ class TunerEntry:
 
     make: Callable[[TunerArguments], Tuner]
     adaptive: bool = True
-    """Whether what it asks for depends on the results that it is told."""
+    """Whether its next configs depend on results."""
     exhaustive: bool = False
     """Whether it tries every config by design."""
     libraries: tuple[str, ...] = ()

@@ -258,7 +258,7 @@ def _loaded(file: Path, warm: Path | None) -> tuple[Recording, Warm]:
 
 
 def _work(task: ReplayTask, calls: _Worker) -> None:
-    """Search for what is called for, until nobody calls any more."""
+    """Search for each caller, until there are no more calls."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with contextlib.suppress(EOFError, OSError):
         while True:

@@ -101,7 +101,7 @@ class RegionRecorder:
         return _Collecting(self._keep)
 
     def write(self) -> None:
-        """Write all problem files. Where that fails it is told once, and the model runs on."""
+        """Write all problem files. A failure warns once, and the model runs on."""
         try:
             for key, recorded in self.regions.items():
                 write_whole(

@@ -1,4 +1,4 @@
-"""A model's steps: marks of theirs in a script, which do nothing where nobody listens, and what a step takes."""
+"""A model's steps: marks in a script, which do nothing outside a measurement, and the time of a step."""
 
 from __future__ import annotations
 

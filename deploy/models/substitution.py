@@ -76,7 +76,7 @@ class LoadedEntries:
         self._failed.add(name)
 
     def call(self, name: str, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Compute a region. A kernel that fails is told once, and the reference computes from then on."""
+        """Compute a region. After a kernel's first failure, which warns, the reference computes."""
         found = self.named(name)
         if name not in self._failed:
             try:

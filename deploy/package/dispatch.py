@@ -129,7 +129,7 @@ class Dispatch:
         self._lock = threading.Lock()
 
     def row(self, arguments: Sequence[Any], key: Hashable | None) -> TableRow | None:
-        """Return the row that serves the arguments; None where the reference has to. That is counted and told once.
+        """Return the row that serves the arguments; None, counted and warned of once, where the reference has to.
 
         `key` is that of the arguments, None while a call is traced.
         """
@@ -158,7 +158,7 @@ class Dispatch:
         return max(reasons, key=("device", "dtype", "strides", "values", "sizes").index)
 
     def count(self, reason: str, arguments: Sequence[Any]) -> None:
-        """Count a call that the reference serves; the first one is told."""
+        """Count a call that the reference serves, and warn of the first one."""
         with self._lock:
             first = not self.counted
             self.counted[reason] += 1

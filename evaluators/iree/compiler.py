@@ -124,7 +124,7 @@ class IreeCompiler:
     def _refusal(self, module: CompiledModule, path: Path) -> CompiledModule:
         """Return a refusal, and keep it; where the compiler refuses the simplest module too, it says nothing of this.
 
-        So a full disk, a limit, or a missing folder for temporary files is told from what is wrong with a module.
+        So a full disk, a limit, or a missing folder for temporary files is distinguished from an error in a module.
         """
         known = self._in_worker(SIMPLEST, "", None)
         if known.status is not CompileStatus.COMPILED:

@@ -55,8 +55,8 @@ class TritonSupport(LanguageSupport):
 
     cpu_environment = {"TRITON_INTERPRET": "1", **no_gpus()}
     interpreter_remarks = {
-        "triton_interpreter": "tl.dot of bf16 is computed in fp32; autotuners take the first config; launchers are "
-        "told of an {gpu}"
+        "triton_interpreter": "tl.dot of bf16 is computed in fp32; autotuners take the first config; launchers see "
+        "an {gpu}"
     }
     imports_quickly = True
     compiles_quickly = True

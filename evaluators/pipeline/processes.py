@@ -169,7 +169,7 @@ class Processes:
     ) -> Callable[[], Worker]:
         """Return a function that starts workers for candidates; they share `cache`, or have one each.
 
-        On a CPU launchers whose kernels are interpreted are told of a GPU.
+        On a CPU, launchers whose kernels are interpreted see a described GPU.
         """
         options = {**self._problem(problem), **self._arithmetic(), "described_gpu": described_gpu}
         return self.untrusted("candidate.worker", options, cache)

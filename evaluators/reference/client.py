@@ -55,7 +55,7 @@ class ReferenceClient:
         self.integers = IntegerSets()
         """Those of the comparison that is under way; clients of one evaluator share them."""
         self.described_gpu = ""
-        """The GPU of which launchers are told that an interpreter runs on a CPU."""
+        """The GPU that launchers see while an interpreter runs their kernels on a CPU."""
         self.run_start: Callable[[str | None, bool, int | None], Sequence[int]] | None = None
         """Runs a user's function as it stands on inputs of a distribution, and returns the inputs that it writes to;
         lets this worker learn its errors, if it is asked to, on inputs of a seed as well."""

@@ -49,7 +49,7 @@ class RemoteOptions:
             raise OptionError(f"there is no evaluator {where!r}", f"use one of {', '.join(choices())}")
         if gpu is not None and where == LOCAL and device == CPU:
             if gpu.upper() not in cards():
-                raise OptionError(f"`gpu` {gpu}: on a CPU launchers may be told of {', '.join(cards())}")
+                raise OptionError(f"`gpu` {gpu}: on a CPU launchers can see {', '.join(cards())}")
             return None
         if gpu is not None and where != MODAL:
             raise OptionError(

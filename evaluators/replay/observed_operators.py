@@ -1,4 +1,4 @@
-"""Contexts within which what a thread asks of torch is told: its operators, and the lists that it makes of tensors."""
+"""Contexts that report a thread's calls of torch: operators, and lists made of tensors."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ from .commands import SCALE, kernelwright, refused, refused_here
         (("--kernel", "2_10", "--time-limit", "0"), "leave it out for no limit"),
         (("--kernel", "2_10", "--beam", "0"), "from 1 to 16"),
         (("--kernel", "2_10", "--gpu", "H100"), "--gpu H100 is for --evaluator modal"),
-        (("--kernel", "2_10", "--device", "cpu", "--gpu", "V100"), "on a CPU launchers may be told of T4, A10"),
+        (("--kernel", "2_10", "--device", "cpu", "--gpu", "V100"), "on a CPU launchers can see T4, A10"),
         (("--list-slow", "--evaluator", "ray"), "--list-slow measures on this machine"),
         (("--kernel", "2_10", "--device", "cpu", "--workload", "huge"), "it has default, cpu, tiny"),
         (("--kernel", "2_10", "--device", "cpu", "--workload", "breadth=3"), "has no constant breadth"),

@@ -122,7 +122,7 @@ _SPELLED = {
 }  # fmt: skip
 """C's own names for them, where an int has 32 bits and a long 64."""
 TYPE_NAMES = (*({*_SCALARS} - {"float", "double"}), *_VECTORS, "size_t")
-"""The names that a parser of C must be told are types."""
+"""Names that a C parser must know as types."""
 
 
 def type_named(words: Iterable[str]) -> CType:

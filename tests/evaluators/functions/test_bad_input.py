@@ -145,7 +145,7 @@ def test_launchers_are_told_of_the_gpu_that_is_named(tmp_path: Path, gpu: str, m
         change = "y = torch.empty_like(x)"
         found = judged(evaluator, tmp_path, (change, f"{asked}{multiprocessors}\n    {change}"))
     assert found.correct, found.message
-    assert f"told of an {gpu}" in found.environment["triton_interpreter"]
+    assert f"launchers see an {gpu}" in found.environment["triton_interpreter"]
 
 
 def test_what_the_interpreter_cannot_do_is_no_fault_of_the_kernel(evaluator: LocalEvaluator, tmp_path: Path) -> None:
