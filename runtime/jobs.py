@@ -162,19 +162,21 @@ def _job_of_function(options: ProblemOptions, reference: str, device: str, where
     if options.problem is not None:
         raise OptionError("`problem` belongs to a kernel file", "a function has `reference` and `inputs`")
     function = translate(reference, options.reference, options.inputs, named_variables(options.env, os.environ))
-    _require_runnable(function.kernel, reference, device)
+    _require_runnable(function.kernel, reference, device, own=True)
     problem = function.problem if options.workload is None else function.problem.at(options.workload)
     if options.tolerance is not None:
         problem = problem.tolerating(*parse_tolerance(options.tolerance))
     return Job(function.kernel, problem, device, reference, where, Conditions.of(options), function)
 
 
-def _require_runnable(kernel: Kernel, reference: str, device: str) -> None:
+def _require_runnable(kernel: Kernel, reference: str, device: str, own: bool = False) -> None:
     if not kernel.runs_on(Target.of_device(device)):
         if device != CPU:
             raise DeviceError(f"{reference} is a CPU kernel", "use `device` cpu")
-        instead = default_backend(Target.CPU)
-        raise DeviceError(f"{reference} is a CUDA kernel, and the device is the CPU", f"use `backend` {instead}")
+        shipped = not own and not Path(reference).exists()
+        imports = kernel.language.dialect(Target.CPU).imports.rpartition("\n")[2]
+        hint = f"use `backend` {default_backend(Target.CPU)}" if shipped else f"a kernel for CPUs has `{imports}`"
+        raise DeviceError(f"{reference} is a CUDA kernel, and the device is the CPU", hint)
 
 
 def at_workload(problem: TorchProblem, target: Target, device: str, wanted: str | None) -> TorchProblem:
@@ -202,7 +204,9 @@ def require_timed(job: Job) -> None:
         raise OptionError(
             f"{job.reference}: a {job.kernel.language.name} kernel can be checked on a CPU but not timed, so it cannot "
             "be optimized",
-            f"use `backend` {default_backend(Target.CPU)}, or a CUDA device ('kernelwright evaluate' checks it)",
+            "use a CUDA device ('kernelwright evaluate' checks it)"
+            if job.function is not None
+            else f"use `backend` {default_backend(Target.CPU)}, or a CUDA device ('kernelwright evaluate' checks it)",
         )
 
 

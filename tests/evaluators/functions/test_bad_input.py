@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from kernelwright.core import Config, Evaluation, ProblemError, Status
+from kernelwright.commands.tune.kernel import Options as TuneOptions
+from kernelwright.core import Config, DeviceError, Evaluation, OptionError, ProblemError, Status
 from kernelwright.core.languages import TRITON
 from kernelwright.corpus.functions.translation import translate
 from kernelwright.evaluators.guards.own_kernels import launches_nothing
 from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.runtime.jobs import find_job, require_timed
 
 from .conftest import SETTINGS
 
@@ -50,6 +53,35 @@ def reference(x):
 
 def inputs(seed):
     return [torch.randn(8, 100)]
+"""
+
+TILELANG = """
+import tilelang
+import tilelang.language as T
+import torch
+
+
+@tilelang.jit(out_idx=[1])
+def doubling(N):
+    @T.prim_func
+    def main(X: T.Tensor((N,), "float32"), Y: T.Tensor((N,), "float32")):
+        with T.Kernel(1, threads=128):
+            for i in T.Parallel(N):
+                Y[i] = X[i] * 2.0
+
+    return main
+
+
+def function(x):
+    return doubling(x.numel())(x)
+
+
+def reference(x):
+    return x * 2.0
+
+
+def inputs(seed):
+    return [torch.randn(128)]
 """
 
 
@@ -152,3 +184,19 @@ def test_what_the_interpreter_cannot_do_is_no_fault_of_the_kernel(evaluator: Loc
     assembly = 'tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [at], tl.int32, True, 1)'
     found = judged(evaluator, tmp_path, ("    tl.store", f"    at = {assembly}\n    tl.store"))
     assert "Triton's interpreter cannot run inline assembly (mov.b32 $0, $1;); on a GPU this may run" in found.message
+
+
+def test_a_kernel_for_another_device_is_answered_with_what_can_be_changed(tmp_path: Path) -> None:
+    """`backend` chooses among shipped kernels; a function is in the language that its file imports."""
+    path = tmp_path / "ops_device.py"
+    given = {name: f"{path}::{name}" for name in ("reference", "inputs")}
+    path.write_text(KERNEL.replace("{parameters}", ""))
+    job = find_job(TuneOptions(kernel=f"{path}::function", **given), f"{path}::function", "cpu")
+    with pytest.raises(OptionError, match="cannot be optimized; use a CUDA device"):
+        require_timed(job)
+    path.write_text(TILELANG)
+    imports = re.escape("a kernel for CPUs has `import tilelang.cpu.language as T`")
+    with pytest.raises(DeviceError, match=f"is a CUDA kernel, and the device is the CPU; {imports}"):
+        find_job(TuneOptions(kernel=f"{path}::function", **given), f"{path}::function", "cpu")
+    with pytest.raises(DeviceError, match="use `backend` tilelang_cpu"):
+        find_job(TuneOptions(kernel="2_10", backend="tilelang"), "2_10", "cpu")
