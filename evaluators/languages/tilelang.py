@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import re
 import sys
@@ -50,9 +51,11 @@ class TileLangSupport(LanguageSupport):
         self._names: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
     def prepare(self, device: str) -> None:
-        """Compile a CPU's kernels with the headers that they need."""
-        if device == "cpu":
-            with contextlib.suppress(ImportError):
+        """Compile a CPU's kernels with the headers that they need, and the only config of an autotuner without a
+        benchmark, which needs a GPU and launches more than the call does."""
+        with contextlib.suppress(ImportError):
+            _take_the_only_config()
+            if device == "cpu":
                 _compile_with_needed_headers()
 
     def capture_launches(self, launched: Launched, device: str) -> None:
@@ -131,6 +134,31 @@ def _kernels_hold(instead: Callable[[Any, Callable[..., Any]], Callable[..., Any
     # The constructors assign the function to the kernel; a property goes before what is assigned.
     with replaced(JITKernel, "torch_function", lambda _: property(read, assign)):
         yield
+
+
+def _take_the_only_config() -> None:
+    from tilelang.autotuner import tuner as autotuner
+
+    really = autotuner.AutoTuner.run
+
+    def run(tuner: Any, *options: Any, **more: Any) -> Any:
+        given, named = tuner._kernel_parameters or ((), ())
+        if callable(tuner.configs) and tuner._kernel_parameters is not None:
+            tuner.configs = tuner.configs(*given, **dict(named))
+        if callable(tuner.configs) or len(tuner.configs) != 1 or not hasattr(tuner, "jit_compile"):
+            return really(tuner, *options, **more)
+        (config,) = tuner.configs
+        if not config.keys().isdisjoint(inspect.signature(tuner.fn).bind_partial(*given, **dict(named)).arguments):
+            return really(tuner, *options, **more)  # which compiles with the values of the call
+        passes = {autotuner._PASS_CONFIGS_KEY: config.get("pass_configs")}
+        kernel = tuner.jit_compile(
+            **{name: value for name, value in config.items() if name != "pass_configs"}, **passes
+        )
+        return autotuner.AutotuneResult(
+            libcode=kernel.get_kernel_source(), func=kernel.prim_func, kernel=kernel, config=config
+        )
+
+    autotuner.AutoTuner.run = run
 
 
 def _compile_with_needed_headers() -> None:
