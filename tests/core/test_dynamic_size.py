@@ -36,7 +36,9 @@ def test_quotients_are_those_of_every_value(value: int) -> None:
 
 
 def test_what_depends_on_the_value_is_undecided() -> None:
-    for ask in (lambda: TOKENS < 50, lambda: TOKENS > 1, lambda: TOKENS // 3, lambda: at_least_zero(TOKENS - 7)):
+    turning = TOKENS * TOKENS - 50 * TOKENS  # the least within the range, not at its ends
+    asked = [lambda: TOKENS < 50, lambda: TOKENS > 1, lambda: TOKENS // 3, lambda: at_least_zero(TOKENS - 7)]
+    for ask in (*asked, lambda: largest(turning), lambda: turning > -50):
         with pytest.raises(UndecidedSizeError):
             ask()
     assert not is_below(TOKENS, 50) and is_below(TOKENS, 101) and TOKENS <= 100 and TOKENS > 0

@@ -44,6 +44,14 @@ def test_mxfp8s_reference_by_single_values() -> None:
             assert float(result[m, n]) == pytest.approx(expected, rel=2**-8, abs=1e-3)
 
 
+def test_the_first_of_two_codes_in_a_byte_is_in_its_lower_half() -> None:
+    """As in torch.float4_e2m1fn_x2."""
+    scales = torch.ones(1, 1).to(torch.float8_e4m3fn)
+    bytes_ = torch.tensor([[0x21, 0xF8] + [0] * 6], dtype=torch.uint8)
+    values = module("nvfp4", M=3, N=4, K=32).module.dequantized(bytes_, scales)
+    assert values.tolist() == [[0.5, 1.0, -0.0, -6.0] + [0.0] * 12]
+
+
 def test_nvfp4s_reference_by_single_values() -> None:
     problem = module("nvfp4", M=3, N=4, K=32)
     a, b, a_scales, b_scales, alpha = problem.inputs(0)
