@@ -10,7 +10,7 @@ from enum import StrEnum
 from pydantic import TypeAdapter
 
 from ..core import Evaluation, Kernel, Profile
-from ..core.bottleneck import Bottleneck, find_bottleneck
+from ..core.causes.bottleneck import Bottleneck, find_bottleneck
 from ..core.turn_record import AnalysisRecord
 
 

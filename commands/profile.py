@@ -16,7 +16,8 @@ from ..agent.bottleneck import bottleneck as find_bottleneck
 from ..agent.program.briefing import measured_text
 from ..agent.program.device import device_text
 from ..core import Config, Evaluation, Kernel, KernelProfile, Profile
-from ..core.bottleneck import Bottleneck
+from ..core.causes.bottleneck import Bottleneck
+from ..core.causes.table import UNEXPLAINED
 from ..core.events import Emit, working
 from ..evaluators.profiling.counters import Counted, count
 from ..evaluators.settings import Sandbox
@@ -40,7 +41,9 @@ class Options(ProofOptions, ProblemOptions, FunctionOptions):
     """Find a kernel's bottleneck."""
 
     ncu: bool = option(
-        False, "Also collect counters with Nsight Compute, or rocprofv3 on AMD's GPUs, where it is installed."
+        False,
+        "Also collect counters with Nsight Compute, or rocprofv3 on AMD's GPUs, where it is installed. They are "
+        "collected without it, too, where nothing else explains a kernel's time.",
     )
 
 
@@ -147,10 +150,12 @@ def run(plan: Plan, emit: Emit) -> Result:
     with plan.open_evaluator() as evaluator, working(emit, f"profiling {job.problem.id} on {job.device}"):
         (evaluation,) = evaluator.evaluate(job.problem, job.kernel, [Config()])
         profile = evaluator.profile(job.problem) if evaluation.latency_ms is not None else None
-        if plan.ncu and evaluation.ok:
+        found = find_bottleneck(profile, job.kernel, evaluation) if profile is not None else None
+        unexplained = found is not None and found.cause == UNEXPLAINED and job.device != CPU
+        if (plan.ncu or unexplained) and evaluation.ok:
             counted = _count(job, evaluation, plan.sandbox)
             evaluation, remark = _with_counters(evaluation, counted), counted.remark
-    found = find_bottleneck(profile, job.kernel, evaluation) if profile is not None else None
+            found = find_bottleneck(profile, job.kernel, evaluation) if profile is not None else None
     return Result(job=job, evaluation=evaluation, profile=profile, bottleneck=found, remark=remark)
 
 

@@ -1,8 +1,8 @@
 """The types that all parts share: typed, frozen, without torch."""
 
 from .archive import Archive, ArchivedRun, Experience, Improvement, Provenance
-from .bottleneck import find_bottleneck
 from .budget import Budget
+from .causes.bottleneck import find_bottleneck
 from .errors import (
     DeviceError,
     ExampleError,

@@ -6,6 +6,8 @@ import math
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from .compiled_code import CompiledCode
+
 NAME_LIMIT = 80
 SLOWER = 1.1
 """A profiled call was slowed, by the profiler or other processes, if it took this many times the timed median."""
@@ -42,6 +44,8 @@ class DeviceKernel(BaseModel):
     tensor_cores: tuple[str, ...] | None = None
     """Matrix instructions in the compiled code with their operand types, such as 'wgmma bf16'. Empty if it has none,
     None if the code is unknown."""
+    code: CompiledCode | None = None
+    """Facts of its machine code; None where it was not read, as on AMD's GPUs."""
 
     @property
     def short_name(self) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...core import Evaluation, Kernel, Problem, Profile, Status
 from ...core.baselines import against_text
-from ...core.bottleneck import FEW_WARPS
+from ...core.causes.launches import FEW_WARPS
 from ...core.text import digits, first_line
 from ...core.turn_record import SkippedRule
 from ..bottleneck import Analysis

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ class ResourceReader(CompileWorker):
     def _launched(self, launch: RecordedLaunch) -> None:
         if launch.compiled is not None:
             compiled = launch.compiled()
-            self._found.setdefault(f"{compiled}", asdict(compiled))
+            self._found.setdefault(f"{compiled}", asdict(replace(compiled, binary=None)))
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ import contextlib
 import importlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -60,6 +60,8 @@ class CompiledKernel:
     """Per block; None where only the launch knows."""
     tensor_cores: tuple[str, ...] | None = None
     """The matrix instructions in its code and their operands, as in `core.DeviceKernel`; None where it was not read."""
+    binary: Callable[[], bytes] | None = field(default=None, repr=False, compare=False)
+    """Returns its cubin or fatbin, for an NVIDIA GPU; None where it is not known."""
 
 
 Launched = Callable[[RecordedLaunch], None]

@@ -6,6 +6,7 @@ import importlib.util
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 from .base import CompiledKernel
@@ -21,12 +22,13 @@ def read_binary(binary: bytes) -> list[CompiledKernel]:
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(binary)
         file.flush()
-        return read_binary_file(Path(file.name))
+        found = read_binary_file(Path(file.name))
+    return [replace(kernel, binary=lambda: binary) for kernel in found]
 
 
 def read_binary_file(path: Path) -> list[CompiledKernel]:
     """The kernels in a cubin or fatbin; none where cuobjdump is missing or cannot read it."""
-    tool = _cuobjdump()
+    tool = nvidia_tool("cuobjdump")
     if tool is None:
         return []
     try:
@@ -35,15 +37,16 @@ def read_binary_file(path: Path) -> list[CompiledKernel]:
         return []
     # SHARED is left out: what is asked for at the launch is not in the binary, what the system reserves is.
     return [
-        CompiledKernel(name, int(registers), int(stack) + int(local))
+        CompiledKernel(name, int(registers), int(stack) + int(local), binary=path.read_bytes)
         for name, registers, stack, _, local in _USAGE.findall(done.stdout)
     ]
 
 
-def _cuobjdump() -> str | None:
+def nvidia_tool(name: str) -> str | None:
+    """Return the path of 'cuobjdump' or 'nvdisasm': Triton's, or the one on the PATH; None where there is none."""
     triton = importlib.util.find_spec("triton")
     if triton is not None and triton.origin is not None:
-        packaged = Path(triton.origin).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+        packaged = Path(triton.origin).parent / "backends" / "nvidia" / "bin" / name
         if packaged.exists():
             return str(packaged)
-    return shutil.which("cuobjdump")
+    return shutil.which(name)

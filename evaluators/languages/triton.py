@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import importlib
 import json
@@ -311,7 +312,8 @@ def _triton_kernel(kernel: Any) -> CompiledKernel:
     else:
         spills = 4 * words  # Triton divides the driver's count of bytes
     used = matrix_instructions(kernel.asm["ptx"]) if "ptx" in kernel.asm else None
-    return CompiledKernel(metadata.name, registers, spills, metadata.shared, threads, used)
+    binary = functools.partial(kernel.asm.__getitem__, "cubin")
+    return CompiledKernel(metadata.name, registers, spills, metadata.shared, threads, used, binary)
 
 
 SUPPORT = TritonSupport()

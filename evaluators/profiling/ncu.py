@@ -16,6 +16,8 @@ PROGRAM, NAME = "ncu", "Nsight Compute's ncu"
 
 _TIME = "gpu__time_duration.sum"
 _BYTES = "dram__bytes.sum"
+_CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"
+_PASSES = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
 METRICS = {
     "dram_throughput_pct": "dram__throughput.avg.pct_of_peak_sustained_elapsed",
     "sm_throughput_pct": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
@@ -23,10 +25,16 @@ METRICS = {
     "l1_hit_pct": "l1tex__t_sector_hit_rate.pct",
     "l2_hit_pct": "lts__t_sector_hit_rate.pct",
     "tensor_pipe_pct": "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
+    "issue_slots_pct": "smsp__issue_active.avg.pct_of_peak_sustained_active",
+    "sectors_per_load": "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld.ratio",
+    "load_bytes_used_pct": "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.pct",
+    "active_lanes": "smsp__thread_inst_executed_pred_on_per_inst_executed.ratio",
 }
 """Metric names here, and Nsight Compute's."""
 DRAM_MB = "dram_mb"
 """Counter of 1e6 bytes read from or written to device memory, over all counted launches."""
+BANK_CONFLICTS = "bank_conflict_pct"
+"""Counter of shared memory's passes that are conflicts, in per cent, over all counted launches."""
 STALLS = (
     "barrier", "branch_resolving", "dispatch_stall", "drain", "gmma", "imc_miss", "lg_throttle", "long_scoreboard",
     "math_pipe_throttle", "membar", "mio_throttle", "misc", "no_instruction", "short_scoreboard", "sleeping",
@@ -42,7 +50,7 @@ _LOG = "ncu.csv"
 
 def tool_command(tool: str, folder: Path) -> list[str]:
     """Return ncu and its options, to write to a folder; the program to run follows."""
-    metrics = [_TIME, _BYTES, *METRICS.values(), *(_STALL.format(reason) for reason in STALLS)]
+    metrics = [_TIME, _BYTES, _CONFLICTS, _PASSES, *METRICS.values(), *(_STALL.format(reason) for reason in STALLS)]
     return [
         tool, "--csv", "--page", "raw", "--print-units", "base", "--print-kernel-base", "function",
         # ncu's default is the base clock: shares of the peak would differ from those of the timing.
@@ -79,6 +87,9 @@ def read_csv(text: str, own: Collection[str] = ()) -> dict[str, float]:
     moved = [value for row in rows if (value := _number(row, _BYTES)) is not None]
     if moved:
         found[DRAM_MB] = sum(moved) / 1e6
+    passes = sum(_number(row, _PASSES) or 0.0 for row in rows)
+    if passes > 0:
+        found[BANK_CONFLICTS] = 100 * sum(_number(row, _CONFLICTS) or 0.0 for row in rows) / passes
     stalls = {reason: value for reason in STALLS if (value := mean(_STALL.format(reason)))}
     for reason in sorted(stalls, key=lambda reason: -stalls[reason])[:SHOWN_STALLS]:
         found[f"stall_{reason}_pct"] = 100 * stalls[reason] / sum(stalls.values())

@@ -17,6 +17,7 @@ from ...core.devices import architecture_name
 from ..languages.base import CompiledKernel, imported_supports
 from ..workers.channel import Message
 from .gpu_properties import describe_gpu
+from .machine_code.reader import read_code
 from .occupancy import occupancy
 
 ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
@@ -119,11 +120,17 @@ def _kernel(
         "shared_bytes": shared,
         "threads": threads,
         "blocks": blocks,
+        "code": _code(known) if known and own(name) else None,
     }
     kept = occupancy(architecture, threads, registers, shared or 0) if threads and registers else None
     if kept is not None:
         found |= {"occupancy": kept.share, "limited_by": kept.limited_by, "resident_blocks": kept.blocks}
     return found
+
+
+def _code(known: CompiledKernel) -> Message | None:
+    facts = read_code(known.binary(), known.name) if known.binary is not None else None
+    return facts.model_dump() if facts is not None else None
 
 
 def _product(extents: Sequence[int] | None) -> int | None:

@@ -13,7 +13,7 @@ from kernelwright.cli.execution import work
 from kernelwright.cli.parameters import Display
 from kernelwright.commands import profile as profiling
 from kernelwright.commands.profile import Options, kernel_table
-from kernelwright.core import Config, DeviceKernel, Evaluation, KernelProfile
+from kernelwright.core import Config, DeviceKernel, DeviceLimits, Evaluation, KernelProfile
 from kernelwright.evaluators.profiling.counters import Counted
 from kernelwright.runtime.command import find_command
 from kernelwright.runtime.jobs import find_job
@@ -113,6 +113,20 @@ def test_counters_are_of_the_candidates_own_kernels(
     assert profiled(json=True, ncu=True) == 0
     assert asked == [("cuda:1", {"scale"}, "auto")]
     assert json.loads(capsys.readouterr().out)["kernel_profile"]["counters"] == {"dram_mb": 12.5}
+
+
+def test_counters_are_collected_where_nothing_else_explains_the_time(
+    profiled: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = DeviceLimits(architecture="sm_90", multiprocessors=2, shared_bytes=1, registers=65_536, threads=2048)
+    job = dataclasses.replace(find_job(Options(**GIVEN), "1_999.py", "cpu"), device="cuda:1")
+    monkeypatch.setattr(profiling, "count", lambda *_: Counted({"load_bytes_used_pct": 12.5}))
+    monkeypatch.setattr(Runtime, "job", lambda *_: job)
+    assert profiled(json=True) == 0  # by this profile the device is a CPU
+    assert json.loads(capsys.readouterr().out)["kernel_profile"]["counters"] == {}
+    monkeypatch.setattr(Scripted, "profile", lambda *_: PROFILE.model_copy(update={"limits": limits}))
+    assert profiled(json=True) == 0
+    assert json.loads(capsys.readouterr().out)["bottleneck"]["cause"] == "uncoalesced access"
 
 
 def test_a_kernel_that_is_wrong_has_no_bottleneck(

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from kernelwright.core import Ceilings, DeviceKernel, DeviceLimits, KernelProfile, Profile
-from kernelwright.core.bottleneck import Bottleneck, find_bottleneck
+from kernelwright.core.causes.bottleneck import Bottleneck, find_bottleneck
+from kernelwright.core.compiled_code import CompiledCode
 from kernelwright.core.retrieval import BOTTLENECKS
 
 LIMITS = DeviceLimits(architecture="sm_90", multiprocessors=132, shared_bytes=232_448, registers=65_536, threads=2048)
@@ -61,10 +62,14 @@ def test_below_the_bandwidth_of_a_copy_nobody_knows_whether_it_is_traffic() -> N
     assert not told(half, "close enough")
 
 
-def test_far_from_both_ceilings_it_is_instructions() -> None:
+def test_far_above_the_floor_without_a_cause_it_says_where_none_was_found() -> None:
     far = found(0.5, kernel(0.49))
-    assert (far.name, far.cause) == ("compute", "instructions")
-    assert told(far, "far from both ceilings")
+    assert (far.name, far.cause) == ("compute", "unexplained time")
+    assert far.evidence[0] == (
+        "no cause was found in launches; its machine code was not read: costs up to 80% of the time"
+    )
+    read = found(0.5, kernel(0.49, code=CompiledCode(loops=False, hot=10)))
+    assert told(read, "no cause was found in launches or machine code: costs up to 80%")
 
 
 def test_below_the_rate_of_matrix_products_it_is_compute() -> None:
@@ -85,7 +90,7 @@ def test_a_call_in_which_kernels_hardly_run_is_bound_by_launches() -> None:
 def test_fewer_blocks_than_multiprocessors() -> None:
     small = found(0.5, kernel(0.49, blocks=33))
     assert (small.name, small.cause) == ("parallelism", "small grid")
-    assert told(small, "ours starts 33 blocks for 132 multiprocessors (100% of the time)")
+    assert told(small, "ours starts 33 blocks for 132 multiprocessors: costs up to 75% of the time")
     assert small.factors["parallelism"] == pytest.approx(4)
     # Half of the time is in a kernel that fills the GPU: what is to be gained is half, too.
     half = found(0.5, kernel(0.245, blocks=33), kernel(0.245))
@@ -151,7 +156,7 @@ def test_on_a_cpu_idle_cores_and_no_gpu_causes() -> None:
     ran = KernelProfile(kernels=(kernel(0.05, blocks=1), kernel(0.05, own=False)))
     idle = find_bottleneck(CPU, 0.12, ran, cores_used=1.0)
     assert (idle.name, idle.cause) == ("parallelism", "idle cores")
-    assert idle.evidence[0] == "1.0 of 4 cores busy"
+    assert idle.evidence[0] == "1.0 of 4 cores busy: costs up to 75% of the time"
     assert idle.factors["parallelism"] == 4
     assert not told(idle, "blocks") and not told(idle, "own kernels")
     busy = find_bottleneck(CPU, 0.12, None, cores_used=4.0, defined=3)

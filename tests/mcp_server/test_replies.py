@@ -12,7 +12,7 @@ from kernelwright.commands.list_slow import Result as Listing
 from kernelwright.commands.optimize import Result as Optimized
 from kernelwright.commands.profile import Result as Profiled
 from kernelwright.core import Budget, Config, Evaluation, PythonKernel, Rejection, SecondWorkload, Status
-from kernelwright.core.bottleneck import find_bottleneck
+from kernelwright.core.causes.bottleneck import find_bottleneck
 from kernelwright.mcp_server.command_tools import reply_model
 from kernelwright.mcp_server.worker import reply
 from kernelwright.runtime.jobs import Job

@@ -1,0 +1,1 @@
+"""Causes of lost time: a table from observed facts to sentences with a figure, the cause and what it costs."""

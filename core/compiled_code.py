@@ -1,0 +1,90 @@
+"""Facts of a kernel's machine code that decide its speed; `evaluators.profiling.machine_code` reads them from SASS."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+SECTOR = 32
+"""Bytes of a sector: the unit in which device memory, L2 and L1 move data."""
+
+
+class MemoryAccess(BaseModel):
+    """The loads or stores of one source line, of one width, by one warp. Counts are of instructions in the code."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    space: str
+    """'global' or 'shared'."""
+    store: bool
+    line: int | None = None
+    """Line in the kernel's file; None without line information."""
+    width: int = Field(gt=0)
+    """Bytes per lane and instruction."""
+    count: int = Field(gt=0)
+    """Instructions."""
+    in_loop: bool
+    known: int = Field(ge=0)
+    """Instructions whose addresses are known up to a constant that all lanes share; the figures below are of those."""
+    requests: int = Field(default=0, ge=0)
+    """Sectors that the instructions touch; for shared memory, passes through its banks."""
+    needed: int = Field(default=0, ge=0)
+    """The least for the same bytes: sectors without a gap, passes without a conflict."""
+    stride: int | None = None
+    """Bytes from one lane's address to the next one's; None if it varies."""
+    lanes: int = Field(default=32, ge=0, le=32)
+    """Lanes of the warp that access an address of their own."""
+    mergeable: int = Field(default=0, ge=0)
+    """Bytes that one lane reads from consecutive addresses with several instructions; 0 if each stands alone."""
+
+
+class LongestWait(BaseModel):
+    """The longest wait of a warp that executes the hottest code alone."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    cycles: float = Field(ge=0)
+    """Cycles per pass through the code."""
+    producer: str
+    """What is waited for: 'load', 'shared memory', 'wgmma', 'barrier', 'arithmetic', 'special function', ..."""
+    produced_line: int | None = None
+    line: int | None = None
+    """Line of the instruction that waits."""
+
+
+class CompiledCode(BaseModel):
+    """One kernel's machine code. The hottest code is its innermost loop with most instructions, or all without one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    loops: bool
+    """Whether there is a loop."""
+    hot: int = Field(gt=0)
+    """Instructions of the hottest code."""
+    mix: dict[str, int] = Field(default_factory=dict)
+    """Instructions of the hottest code by kind: 'fp32', 'fp64', 'integer', 'special', 'conversion', 'global', 'shared',
+    'local', 'matrix', 'barrier', 'atomic', 'asynchronous', 'other'."""
+    lines: dict[str, int] = Field(default_factory=dict)
+    """The source line of each kind in the hottest code, where most of its instructions are."""
+    accesses: tuple[MemoryAccess, ...] = ()
+    passes: tuple[tuple[int, ...], ...] = ()
+    """For each tensor that several loops in sequence read: a line of each of those loops."""
+    serial_products: int = Field(default=0, ge=0)
+    """Waits for all wgmma in flight, in a loop that issues them."""
+    serial_line: int | None = None
+    products: int = Field(default=0, ge=0)
+    """Groups of wgmma that such a loop commits."""
+    copied: int = Field(default=0, ge=0)
+    """Loads in a loop whose value only goes to shared memory: copies that pass registers."""
+    copied_line: int | None = None
+    contended: int | None = None
+    """Line of an atomic operation whose address all lanes share; 0 if its line is unknown."""
+    busy: int = Field(default=1, gt=0)
+    """Instructions issued per pass through the hottest code."""
+    cycles: float = Field(default=1, gt=0)
+    """Cycles per pass of a warp that is alone, by an in-order model with published latencies."""
+    matrix_cycles: float = Field(default=0, ge=0)
+    """Those of them in which the tensor cores work for this warp's group."""
+    wait: LongestWait | None = None
+    in_flight: int = Field(default=0, ge=0)
+    """Bytes that a warp has requested from global memory when it first waits for them, in the hottest code with such
+    loads."""

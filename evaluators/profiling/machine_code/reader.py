@@ -1,0 +1,62 @@
+"""Disassembles a binary of NVIDIA's with nvdisasm, which Triton's package carries, and reads a kernel's facts."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import tempfile
+from pathlib import Path
+
+from ....core.compiled_code import CompiledCode
+from ...languages.cubin import nvidia_tool
+from .facts import facts_of
+from .listing import read_listing
+
+_TIMEOUT_S = 20.0
+_KEPT = 32
+"""Binaries whose facts are kept in this process."""
+_ELF = b"\x7fELF"
+
+
+def read_code(binary: bytes, name: str) -> CompiledCode | None:
+    """Return the facts of one kernel in a cubin or fatbin; None where it cannot be disassembled, or is too long."""
+    return _facts(binary).get(name)
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _facts(binary: bytes) -> dict[str, CompiledCode]:
+    found: dict[str, CompiledCode] = {}
+    for listing in read_listing(disassemble(binary)):
+        try:
+            facts = facts_of(listing)
+        except (IndexError, ValueError):  # operands of a form that only another architecture has
+            continue
+        if facts is not None:
+            found[listing.name] = facts
+    return found
+
+
+def disassemble(binary: bytes) -> str:
+    """Return the assembly of a cubin, or of those in a fatbin, with its lines; '' where no tool reads it."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        whole = folder / "kernel.bin"
+        whole.write_bytes(binary)
+        if binary.startswith(_ELF):
+            return _run("nvdisasm", ["-c", "-gi", str(whole)], folder)
+        _run("cuobjdump", ["-xelf", "all", str(whole)], folder)
+        parts = sorted(folder.glob("*.cubin"))
+        return "".join(_run("nvdisasm", ["-c", "-gi", str(part)], folder) for part in parts)
+
+
+def _run(tool: str, options: list[str], folder: Path) -> str:
+    path = nvidia_tool(tool)
+    if path is None:
+        return ""
+    try:
+        done = subprocess.run(
+            [path, *options], capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S, cwd=folder
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout if done.returncode == 0 else ""
