@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field
 
 SECTOR = 32
@@ -13,8 +15,7 @@ class MemoryAccess(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    space: str
-    """'global' or 'shared'."""
+    space: Literal["global", "shared"]
     store: bool
     line: int | None = None
     """Line in the kernel's file; None without line information."""
@@ -44,7 +45,7 @@ class LongestWait(BaseModel):
 
     cycles: float = Field(ge=0)
     """Cycles per pass through the code."""
-    producer: str
+    producer: str = Field(max_length=40, pattern=r"^[a-z -]+$")
     """What is waited for: 'load', 'shared memory', 'wgmma', 'barrier', 'arithmetic', 'special function', ..."""
     produced_line: int | None = None
     line: int | None = None
@@ -65,8 +66,8 @@ class CompiledCode(BaseModel):
     'local', 'matrix', 'barrier', 'atomic', 'asynchronous', 'other'."""
     lines: dict[str, int] = Field(default_factory=dict)
     """The source line of each kind in the hottest code, where most of its instructions are."""
-    accesses: tuple[MemoryAccess, ...] = ()
-    passes: tuple[tuple[int, ...], ...] = ()
+    accesses: tuple[MemoryAccess, ...] = Field(default=(), max_length=100)
+    passes: tuple[tuple[int, ...], ...] = Field(default=(), max_length=100)
     """For each tensor that several loops in sequence read: a line of each of those loops."""
     serial_products: int = Field(default=0, ge=0)
     """Waits for all wgmma in flight, in a loop that issues them."""

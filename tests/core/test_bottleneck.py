@@ -164,5 +164,12 @@ def test_on_a_cpu_idle_cores_and_no_gpu_causes() -> None:
     assert told(busy, "3 kernels, whose intermediate results go through memory")
 
 
+def test_the_costliest_cause_comes_first_and_remarks_last() -> None:
+    several = found(0.5, kernel(0.49, blocks=33, occupancy=0.125, limited_by="registers"))
+    costs = [int(line.rpartition("up to ")[2].partition("%")[0]) for line in several.evidence if "costs up" in line]
+    assert len(costs) > 1 and costs == sorted(costs, reverse=True)
+    assert "costs up to" in several.evidence[0] and "costs up to" not in several.evidence[-1]
+
+
 def test_nothing_ran() -> None:
     assert found(0.5).name in BOTTLENECKS

@@ -248,6 +248,9 @@ def _results(item: Instruction, state: State) -> dict[str, LaneValue | Lanes | N
     first, *others = wide(target, words)
     found |= dict.fromkeys(others)
     found[first] = value
+    if name in ("LDC", "ULDC") and (constant := _CONSTANT.search(rest[0])) and constant[1] != "RZ":
+        offset = int(constant[1], 16)  # several parameters, or the halves of one
+        found |= {other: unknown(1, f"{offset + 4 * word:#x}") for word, other in enumerate(others, 1)}
     if name == "CS2R":
         found |= dict.fromkeys(wide(target, 1 if item.has("32") else 2), value)
     return found

@@ -14,7 +14,7 @@ _CODE = re.compile(r"^\s*/\*([0-9a-f]+)\*/\s+(?:@(!?)(U?P\w+)\s+)?([A-Z][\w.]*)\
 _TARGET = re.compile(r"`\((\.L_\w+)\)")
 _REGISTER = re.compile(r"(?<![\w.])(U?R\d+|U?P\d|B\d)(?!\w)")
 _ENDS = ("BRA", "EXIT", "RET", "BRX")
-LARGEST = 20_000
+LARGEST = 12_000
 """Instructions of a kernel beyond which it is not analysed: unrolled so far it takes many seconds."""
 
 

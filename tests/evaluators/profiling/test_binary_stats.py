@@ -13,6 +13,7 @@ from kernelwright.evaluators.languages.base import CompiledKernel
 from kernelwright.evaluators.languages.cubin import read_binary
 from kernelwright.evaluators.languages.tilelang_binaries import kernels_in as tilelang_kernels
 from kernelwright.evaluators.languages.triton import SUPPORT
+from kernelwright.evaluators.profiling.machine_code.reader import read_code
 from kernelwright.evaluators.profiling.torch_profiler import find_kernel
 
 TILELANG = """
@@ -89,6 +90,12 @@ def test_tilelangs_binaries_are_found_in_its_cache(tmp_path: Path) -> None:
     assert 8 <= int(registers) <= 32
     (kernel,) = tilelang_kernels(tmp_path / "cache")
     assert (kernel.name, kernel.tensor_cores) == ("staged_kernel", ())
+    assert kernel.binary is not None
+    facts = read_code(kernel.binary(), kernel.name)
+    assert facts is not None
+    # Its lanes load and store consecutive floats, through shared memory.
+    moved = {(access.space, access.store): access for access in facts.accesses}
+    assert moved["global", False].known and moved["global", True].known and ("shared", True) in moved
 
 
 def test_what_is_no_binary_has_no_kernels(tmp_path: Path) -> None:

@@ -118,6 +118,10 @@ def test_on_a_gpu_own_kernels_are_distinguished_from_torchs() -> None:
     ours, library = (next(k for k in found.kernels if k.own is own) for own in (True, False))
     assert (ours.name, ours.launches, ours.blocks, ours.threads) == ("doubled", 1, 1 << 14, 128)
     assert ours.registers and ours.spills == 0
+    assert ours.code is not None and library.code is None
+    load = next(access for access in ours.code.accesses if not access.store)
+    assert (load.width, load.requests) == (16, load.needed)
+    assert load.line is not None and load.line > 100
     assert (library.launches, len(found.kernels)) == (1, 2)
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     start.record()

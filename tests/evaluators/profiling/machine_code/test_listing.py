@@ -77,6 +77,15 @@ def test_the_address_of_each_lane_is_followed_through_a_loop() -> None:
     assert request.address.sources == {"0x210"}
 
 
+def test_one_load_of_constants_may_hold_several_parameters() -> None:
+    found = listing(
+        "S2R R0, SR_TID.X", "LDC.64 R2, c[0x0][0x210]", "ULDC.64 UR4, c[0x0][0x220]", "IMAD R1, R0, UR5, RZ",
+        "LEA R2, P0, R1, R2, 0x2", "LDG.E R4, desc[UR6][R2.64]", "EXIT",
+    )  # fmt: skip
+    (request,) = follow(found)
+    assert request.address is not None and request.address.lanes[1] - request.address.lanes[0] == 4 * 4096
+
+
 def test_lanes_that_left_do_not_access() -> None:
     found = listing(
         "S2R R0, SR_TID.X", "LOP3.LUT R1, R0, 0x1f, RZ, 0xc0, !PT", "ISETP.GT.U32.AND P0, PT, R1, 0x3, PT", "@P0 EXIT",
