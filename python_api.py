@@ -158,6 +158,7 @@ if TYPE_CHECKING:
     from .commands.corpus import import_ as import_command
     from .commands.corpus import list as list_command
     from .commands.corpus import verify as verify_command
+    from .commands.tune import decoding as decoding_command
     from .commands.tune import export as export_command
     from .commands.tune import gemm as gemm_command
     from .commands.tune import kernel as tune_command
@@ -182,6 +183,7 @@ if TYPE_CHECKING:
     report = _typed(report_command.Options, report_command.run)
     retrieve = _typed(retrieve_command.Options, retrieve_command.run)
     tune = _typed(tune_command.Options, tune_command.run)
+    tune_decoding = _typed(decoding_command.Options, decoding_command.run)
     tune_gemm = _typed(gemm_command.Options, gemm_command.run)
     tune_mlir = _typed(mlir_command.Options, mlir_command.run)
     verify_corpus = _typed(verify_command.Options, verify_command.run)
@@ -230,6 +232,7 @@ class Session:
         report = staticmethod(functions.report)
         retrieve = staticmethod(functions.retrieve)
         tune = staticmethod(functions.tune)
+        tune_decoding = staticmethod(functions.tune_decoding)
         tune_gemm = staticmethod(functions.tune_gemm)
         tune_mlir = staticmethod(functions.tune_mlir)
         verify_corpus = staticmethod(functions.verify_corpus)

@@ -36,8 +36,8 @@ from kernelwright.runtime.devices import device_label
 from kernelwright.runtime.evaluators import search_evaluator
 from kernelwright.tuners.grid import Grid
 from kernelwright.tuners.schedule.attention import BY_HAND, REGISTERS, SHARED_BYTES
-from kernelwright.tuners.schedule.cudnn import NAME, cudnn_problem
 from kernelwright.tuners.schedule.modulo import schedule_in_order
+from kernelwright.tuners.schedule.sdpa import SdpaBackend, problem_by
 from side_by_side import SideBySide
 
 PROBLEMS: dict[str, dict[str, Any]] = {
@@ -189,11 +189,11 @@ class Benchmark:
         first = fastest(list(timed.values()))
         if first is None:
             return
-        cudnn = cudnn_problem(TorchProblem.of(self.job.problem))
+        cudnn = problem_by(SdpaBackend.CUDNN, TorchProblem.of(self.job.problem))
         (beside,) = evaluator.compare(cudnn, self.job.kernel, [Config(first.config)])
         self.found["beside_cudnn"] = row(beside)
         self.write()
-        print(f"{self.name}: {row(beside)['speedup']}x {NAME}", flush=True)
+        print(f"{self.name}: {row(beside)['speedup']}x {SdpaBackend.CUDNN}", flush=True)
 
     def write(self) -> None:
         """Write what is known so far."""

@@ -31,31 +31,32 @@ PAGE = ROOT / "docs" / "devices.md"
 COMPILED = ("sm_80", "sm_90", "sm_100", "sm_120", "gfx942", "gfx950", "gfx1201")
 STAGES = "NUM_STAGES"
 TILE = {"BLOCK_SIZE_M": 128, "BLOCK_SIZE_N": 128, "BLOCK_SIZE_K": 64, "NUM_WARPS": 8}
-PRODUCTS: Mapping[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    "gemm": ("gemm", {}, {}),
-    "gemm bf16": ("gemm", {"DTYPE": "bfloat16"}, {}),
-    "gemm fp8": ("gemm", {"DTYPE": "float8_e4m3fn"}, {}),
-    "gemm split K": ("gemm", {}, {"SPLIT_K": 4}),
-    "gemm persistent": ("gemm", {}, {"VARIANT": "persistent"}),
-    "gemm tma": ("gemm", {}, {"VARIANT": "tma"}),
-    "gemm tma_tile": ("gemm", {}, {"VARIANT": "tma_tile"}),
-    "gemm tma_tile fp8": ("gemm", {"DTYPE": "float8_e4m3fn"}, {"VARIANT": "tma_tile"}),
-    "a8w8_blockscale": ("a8w8_blockscale", {}, {}),
-    "a8w8_blockscale persistent": ("a8w8_blockscale", {}, {"VARIANT": "persistent"}),
-    "a8w8_blockscale tma_tile": ("a8w8_blockscale", {}, {"VARIANT": "tma_tile"}),
-    "moe": ("moe", {}, {}),
-    "moe fp8": ("moe", {"DTYPE": "float8_e4m3fn"}, {"BLOCK_SIZE_K": 128}),
+OPERATORS: Mapping[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "gemm": ("gemm/gemm", {}, {}),
+    "gemm bf16": ("gemm/gemm", {"DTYPE": "bfloat16"}, {}),
+    "gemm fp8": ("gemm/gemm", {"DTYPE": "float8_e4m3fn"}, {}),
+    "gemm split K": ("gemm/gemm", {}, {"SPLIT_K": 4}),
+    "gemm persistent": ("gemm/gemm", {}, {"VARIANT": "persistent"}),
+    "gemm tma": ("gemm/gemm", {}, {"VARIANT": "tma"}),
+    "gemm tma_tile": ("gemm/gemm", {}, {"VARIANT": "tma_tile"}),
+    "gemm tma_tile fp8": ("gemm/gemm", {"DTYPE": "float8_e4m3fn"}, {"VARIANT": "tma_tile"}),
+    "a8w8_blockscale": ("gemm/a8w8_blockscale", {}, {}),
+    "a8w8_blockscale persistent": ("gemm/a8w8_blockscale", {}, {"VARIANT": "persistent"}),
+    "a8w8_blockscale tma_tile": ("gemm/a8w8_blockscale", {}, {"VARIANT": "tma_tile"}),
+    "moe": ("gemm/moe", {}, {}),
+    "moe fp8": ("gemm/moe", {"DTYPE": "float8_e4m3fn"}, {"BLOCK_SIZE_K": 128}),
+    "decoding": ("attention/decoding", {}, {}),
 }
-"""By name: the product, changes of its sizes, changes of its constants."""
+"""By name: the operator, changes of its sizes, changes of its constants."""
 
 
 def kernels() -> dict[str, tuple[TorchProblem, Kernel]]:
-    """Return all kernels of the matrix: the products for engines, then what the worked examples arrive at."""
+    """Return all kernels of the matrix: the operators of engines, then what the worked examples arrive at."""
     found: dict[str, tuple[TorchProblem, Kernel]] = {}
-    for name, (product, sizes, config) in PRODUCTS.items():
-        problem, kernel = find_problem(f"gemm/{product}").read(), find_kernel(f"gemm/{product}", "triton").read()
-        layout = {"LAYOUT": "TN"} if product == "gemm" else {}
-        constants = {**(TILE if product == "gemm" else {}), **config}
+    for name, (operator, sizes, config) in OPERATORS.items():
+        problem, kernel = find_problem(operator).read(), find_kernel(operator, "triton").read()
+        layout = {"LAYOUT": "TN"} if operator == "gemm/gemm" else {}
+        constants = {**(TILE if operator == "gemm/gemm" else {}), **config}
         if sizes.get("DTYPE") and "DTYPE" in kernel.config:
             constants["DTYPE"] = sizes["DTYPE"]
         found[name] = problem.resized(name, {**problem.sizes, **layout, **sizes}), kernel.bind(constants)

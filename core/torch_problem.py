@@ -21,7 +21,7 @@ from .text import digest_of
 from .user_package import UserPackage
 
 _NEEDED = ("Model", "get_inputs", "get_init_inputs")
-_EXERCISE = re.compile(r"(level\d+|gemm)/")
+_EXERCISE = re.compile(r"(level\d+|gemm|attention)/")
 """How ids of benchmarks' problems begin."""
 MATCHED = "MATCHED"
 """Name of the constant with the fraction of a result's elements that must be within the tolerance."""
@@ -68,7 +68,7 @@ class TorchProblem(Problem):
 
     @property
     def is_own(self) -> bool:
-        """Whether it is a module of the user's, or recorded of one: no problem of KernelBench, no shipped product.
+        """Whether it is a module of the user's, or recorded of one: no problem of KernelBench, no shipped operator.
 
         Of a function in a package only what a change adds is judged, so there the rule for exercises serves.
         """

@@ -1,8 +1,8 @@
 """The shipped problems, kernels and worked examples, and how a name finds one."""
 
 from .examples import ExampleFolder, list_examples, load_examples
-from .kernels import KernelFile, find_kernel, list_gemm_kernels, list_kernel_files, list_kernels
-from .problems import ProblemFile, find_problem, list_gemms, list_problems
+from .kernels import KernelFile, find_kernel, list_kernel_files, list_kernels, list_operator_kernels
+from .problems import ProblemFile, find_problem, list_operators, list_problems
 
 __all__ = [
     "ExampleFolder",
@@ -11,10 +11,10 @@ __all__ = [
     "find_kernel",
     "find_problem",
     "list_examples",
-    "list_gemm_kernels",
-    "list_gemms",
     "list_kernel_files",
     "list_kernels",
+    "list_operator_kernels",
+    "list_operators",
     "list_problems",
     "load_examples",
 ]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..core import KernelError, ProblemError, PythonKernel
 from .names import is_file, is_folder, nearest, parse_id
-from .problems import find_problem, list_gemms, list_problems
+from .problems import find_problem, list_operators, list_problems
 from .recorded import SolutionFile, find_solution, names_solution
 
 SHIPPED = Path(__file__).parent / "kernels"
@@ -37,9 +37,9 @@ def list_kernels(backend: str) -> list[KernelFile]:
     return sorted(files, key=lambda file: [int(n) for n in re.findall(r"\d+", file.problem)])
 
 
-def list_gemm_kernels(backend: str) -> list[KernelFile]:
-    """Return the shipped matrix products of a backend, which belong to no level of KernelBench, by name."""
-    paths = {problem: SHIPPED / backend / f"{problem}.py" for problem in list_gemms()}
+def list_operator_kernels(backend: str) -> list[KernelFile]:
+    """Return a backend's shipped kernels of engines' operators, which belong to no level of KernelBench, by name."""
+    paths = {problem: SHIPPED / backend / f"{problem}.py" for problem in list_operators()}
     return [KernelFile(path, problem) for problem, path in paths.items() if path.exists()]
 
 
@@ -65,8 +65,8 @@ def find_kernel(reference: str, backend: str, dataset: Path | None = None) -> Ke
         if "class ModelNew" in source or "class Model" not in source:
             return KernelFile(path, _problem_of(path, source))
         reference, is_problem = path.name, True
-    if product := next((file for file in list_gemm_kernels(backend) if file.problem == reference), None):
-        return product
+    if operator := next((file for file in list_operator_kernels(backend) if file.problem == reference), None):
+        return operator
     available = {file.problem: file for file in list_kernels(backend)}
     identity = parse_id(reference)
     if identity is None:

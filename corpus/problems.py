@@ -12,7 +12,9 @@ from .recorded import DefinitionFile, is_trace_dataset, list_definitions
 
 SHIPPED = Path(__file__).parent / "problems"
 ATTENTION = SHIPPED / "attention" / "attention.py"
-"""Belongs to no level of KernelBench, as the matrix products."""
+"""Belongs to no level of KernelBench, as the operators of engines."""
+DECODING = "attention/decoding"
+"""Its id."""
 _DATASETS = "give a KernelBench checkout, or a flashinfer-trace dataset, which has a folder definitions"
 
 
@@ -53,9 +55,9 @@ def list_problems(dataset: Path | None = None) -> list[ProblemFile] | list[Defin
     return [problem for _, _, problem in sorted(found, key=lambda item: item[:2])]
 
 
-def list_gemms() -> list[str]:
-    """Return the ids of the shipped matrix products, which belong to no level of KernelBench: 'gemm/gemm', ..."""
-    return sorted(f"gemm/{path.stem}" for path in (SHIPPED / "gemm").glob("*.py"))
+def list_operators() -> list[str]:
+    """Return the ids of the shipped operators of engines, which belong to no level of KernelBench: 'gemm/gemm', ..."""
+    return [DECODING, *sorted(f"gemm/{path.stem}" for path in (SHIPPED / "gemm").glob("*.py"))]
 
 
 def find_problem(reference: str, dataset: Path | None = None) -> ProblemFile | DefinitionFile:
@@ -69,10 +71,9 @@ def find_problem(reference: str, dataset: Path | None = None) -> ProblemFile | D
         level = re.fullmatch(r"level(\d+)", path.resolve().parent.name)
         identity = problem_id(level[1], number) if number and level else path.stem
         return ProblemFile(identity, path.stem, path)
-    if reference in list_gemms():
-        return ProblemFile(reference, path.name, SHIPPED / f"{reference}.py")
-    if f"gemm/{reference}" in list_gemms():
-        return find_problem(f"gemm/{reference}")
+    for identity in list_operators():
+        if reference in (identity, identity.split("/")[1]):
+            return ProblemFile(identity, identity.split("/")[1], SHIPPED / f"{identity}.py")
     if reference == ATTENTION.stem:
         return ProblemFile(reference, reference, ATTENTION)
     problems = list_problems(dataset)

@@ -35,13 +35,14 @@ from ..tuners import catalogue
 from ..tuners.schedule.attention import BY_HAND, CLOCKS, AttentionShape, Rates, attention_graph
 from ..tuners.schedule.bounds import require_interval
 from ..tuners.schedule.climb import ScheduleClimb
-from ..tuners.schedule.cudnn import NAME, cudnn_problem
 from ..tuners.schedule.files import load_schedule
 from ..tuners.schedule.fitting import MOST, fit_rates, read_rates, write_rates
 from ..tuners.schedule.folder import TuningFolder
 from ..tuners.schedule.graph import aligned
 from ..tuners.schedule.modulo import modulo_schedule, schedule_in_order, shortest_schedule
 from ..tuners.schedule.priorities import RandomKeys, key_space
+from ..tuners.schedule.sdpa import SdpaBackend as Library
+from ..tuners.schedule.sdpa import problem_by
 from ..tuners.schedule.space import ScheduleSpace
 from ..tuners.search import Search
 from .attention_result import ScheduleResult, loop_in
@@ -301,9 +302,10 @@ class ScheduleOptimizer:
 def _beside_cudnn(evaluator: Evaluator, job: Job, best: Evaluation, emit: Emit) -> Evaluation | None:
     """Return the best schedule timed interleaved with cuDNN's attention; None where cuDNN refuses the problem."""
     try:
-        (found,) = evaluator.compare(cudnn_problem(TorchProblem.of(job.problem)), job.kernel, [Config(best.config)])
+        problem = problem_by(Library.CUDNN, TorchProblem.of(job.problem))
+        (found,) = evaluator.compare(problem, job.kernel, [Config(best.config)])
     except KernelwrightError as error:
-        emit(Note(f"not compared with {NAME}: {' '.join(str(error).split())}"))
+        emit(Note(f"not compared with {Library.CUDNN}: {' '.join(str(error).split())}"))
         return None
     return found
 

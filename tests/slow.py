@@ -86,6 +86,7 @@ SLOW = (
     "corpus/test_backward.py",
     "corpus/test_block_scaled.py::test_kernels_compile_to_block_scaled_products",
     "corpus/test_corpus.py",
+    "corpus/test_decoding.py",
     "corpus/test_gemm.py",
     "deploy/models/test_backend.py::test_torch_finds_the_backend_by_its_name",
     "deploy/models/test_backend.py::test_two_processes_choose_the_same_and_compiled_code_is_reused",

@@ -19,7 +19,7 @@ from ...core import Config, Gain, OptionError, Speedup, Target, backends
 from ...core.events import Emit, Mark, PartDone
 from ...core.files import write_whole
 from ...corpus.examples import ExampleFolder, list_examples, read_gains
-from ...corpus.kernels import KernelFile, list_gemm_kernels, list_kernels
+from ...corpus.kernels import KernelFile, list_kernels, list_operator_kernels
 from ...corpus.names import nearest
 from ...corpus.problems import find_problem
 from ...evaluators.local import LocalEvaluator
@@ -177,7 +177,7 @@ def run(plan: Plan, emit: Emit) -> Result:
 def _runnable_kernels(device: str) -> list[tuple[str, KernelFile]]:
     """Return the shipped kernels with their backends, grouped by problem, so that each reference is opened once."""
     found = [
-        (backend, file) for backend in backends() for file in (*list_gemm_kernels(backend), *list_kernels(backend))
+        (backend, file) for backend in backends() for file in (*list_operator_kernels(backend), *list_kernels(backend))
     ]
     lacking = () if device_of(device).has_fp8 else (f"gemm/{BLOCKSCALE}",)
     runnable = [

@@ -22,7 +22,7 @@ from ...runtime.attention_result import ScheduleResult
 from ...runtime.command import search_code
 from ...runtime.result import beside_reference
 from ...runtime.runtime import Runtime
-from ...tuners.schedule.cudnn import NAME
+from ...tuners.schedule.sdpa import SdpaBackend
 
 __all__ = ["Options", "Plan", "Result", "plan", "run"]
 
@@ -87,7 +87,7 @@ class Result(result.Result):
         stopped = escape(searched.found.stopped)
         yield Text.from_markup(f"{kind}{1e3 * searched.latency:.4f} ms{ratio}; stopped: {stopped}")
         if searched.times_cudnn is not None:
-            yield f"{searched.times_cudnn:.3f} times as fast as {NAME}"
+            yield f"{searched.times_cudnn:.3f} times as fast as {SdpaBackend.CUDNN}"
         if searched.faster:
             yield f"kernel: {searched.kernel_path}"
         yield f"folder: {searched.folder.path}"

@@ -66,7 +66,7 @@ class MadeUp:
 def install(made_up: MadeUp, monkeypatch: pytest.MonkeyPatch) -> MadeUp:
     """Put it in the place of this machine's evaluator, and note what it and the tuner are made from."""
 
-    def search_evaluator(*arguments: object, clock: WorkingClock, kept: None) -> MadeUp:
+    def search_evaluator(*arguments: object, kept: None, clock: WorkingClock | None = None) -> MadeUp:
         made_up.asked_for = arguments
         return made_up
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from kernelwright.core import Config, Status
 from kernelwright.core.space_inference import declared_space
-from kernelwright.corpus import find_kernel, find_problem, list_gemms
+from kernelwright.corpus import find_kernel, find_problem, list_operators
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.settings import Sampling
 from kernelwright.evaluators.workers.modules import ProblemModule
@@ -35,8 +35,9 @@ def forms(how: str) -> dict[str, Any]:
 
 
 def test_products_are_found_by_their_names() -> None:
-    assert list_gemms() == [f"gemm/{name}" for name in ("a8w8_blockscale", "gemm", "moe", "mxfp8", "nvfp4")]
-    for name in list_gemms():
+    products = ("a8w8_blockscale", "gemm", "moe", "mxfp8", "nvfp4")
+    assert list_operators() == ["attention/decoding", *(f"gemm/{name}" for name in products)]
+    for name in list_operators():
         file = find_kernel(name, "triton")
         assert file.problem == name
         assert find_kernel(str(file.path), "triton").problem == name
@@ -45,7 +46,7 @@ def test_products_are_found_by_their_names() -> None:
 
 @pytest.mark.parametrize(
     ("name", "backend"),
-    [*((name, "triton") for name in list_gemms()), ("gemm/gemm", "tilelang"), ("gemm/a8w8_blockscale", "tilelang")],
+    [*((name, "triton") for name in list_operators()), ("gemm/gemm", "tilelang"), ("gemm/a8w8_blockscale", "tilelang")],
 )
 def test_spaces_hold_the_constants_and_the_forms(name: str, backend: str) -> None:
     kernel = find_kernel(name, backend).read()

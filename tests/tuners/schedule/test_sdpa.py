@@ -1,4 +1,4 @@
-"""cuDNN's attention by its name, beside schedules."""
+"""Backends of torch's attention by their names, and cuDNN's beside schedules."""
 
 from __future__ import annotations
 
@@ -15,28 +15,39 @@ from kernelwright.core.events import Event, Note
 from kernelwright.corpus import find_problem
 from kernelwright.runtime.attention import AttentionConfig, ScheduleOptimizer, _beside_cudnn
 from kernelwright.runtime.attention_result import ScheduleResult
-from kernelwright.tuners.schedule.cudnn import cudnn_problem
+from kernelwright.tuners.schedule.sdpa import SdpaBackend, problem_by
 from torch.nn import attention, functional
+from torch.nn.attention.bias import CausalBias
 
-PROBLEM = "attention"
 
-
-def loaded(source: str) -> dict[str, Any]:
+def loaded(source: str, **sizes: int) -> dict[str, Any]:
     found: dict[str, Any] = {"__name__": "loaded"}
     exec(compile(source, "loaded", "exec"), found)
-    found.update(heads=4, kv_heads=2, seq_len_q=40, seq_len_k=40)
+    found.update({"heads": 4, "kv_heads": 2, "seq_len_q": 40, "seq_len_k": 40, **sizes})
     return found
 
 
+@pytest.mark.parametrize("backend", list(SdpaBackend))
 @pytest.mark.parametrize("causal", [False, True])
-def test_on_a_cpu_it_computes_the_same(causal: bool) -> None:
-    problem = find_problem(PROBLEM).read()
-    named, plain = loaded(cudnn_problem(problem).source), loaded(problem.source)
+def test_on_a_cpu_it_computes_the_same(causal: bool, backend: SdpaBackend) -> None:
+    problem = find_problem("attention").read()
+    named, plain = loaded(problem_by(backend, problem).source), loaded(problem.source)
     inputs = [value.float() for value in named["get_inputs"]()]
     assert torch.allclose(named["Model"](causal)(*inputs), plain["Model"](causal)(*inputs), atol=1e-5)
 
 
-def test_on_a_gpu_the_backend_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("backend", list(SdpaBackend))
+@pytest.mark.parametrize("queries", [1, 3])
+def test_the_newest_positions_see_the_same_keys(queries: int, backend: SdpaBackend) -> None:
+    problem = find_problem("decoding").read()
+    sizes = {"batch_size": 1, "seq_len_q": queries}
+    named, plain = loaded(problem_by(backend, problem).source, **sizes), loaded(problem.source, **sizes)
+    inputs = [value.float() for value in named["get_inputs"]()]
+    assert torch.allclose(named["Model"]()(*inputs), plain["Model"]()(*inputs), atol=1e-5)
+
+
+@pytest.mark.parametrize("backend", list(SdpaBackend))
+def test_on_a_gpu_the_backend_is_named(monkeypatch: pytest.MonkeyPatch, backend: SdpaBackend) -> None:
     asked: list[Any] = []
 
     @contextlib.contextmanager
@@ -47,9 +58,19 @@ def test_on_a_gpu_the_backend_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention, "sdpa_kernel", named)
     monkeypatch.setattr(functional, "scaled_dot_product_attention", lambda *_, **given: given)
     value = SimpleNamespace(is_cuda=True, dtype=torch.bfloat16, shape=(1, 8, 4, 64))
-    given = loaded(cudnn_problem(find_problem(PROBLEM).read()).source)["Model"](True)(value, value, value)
-    assert asked == [[attention.SDPBackend.CUDNN_ATTENTION]]
+    given = loaded(problem_by(backend, find_problem("attention").read()).source)["Model"](True)(value, value, value)
+    assert asked == [[getattr(attention.SDPBackend, f"{backend.name}_ATTENTION")]]
     assert given == {"is_causal": True, "enable_gqa": False}
+
+
+def test_flash_attention_gets_no_mask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(functional, "scaled_dot_product_attention", lambda *_, **given: given["attn_mask"])
+    value = torch.zeros(1, 4, 3, 16)
+    masks = [
+        loaded(problem_by(backend, find_problem("decoding").read()).source)["Model"]()(value, value, value)
+        for backend in (SdpaBackend.FLASH, SdpaBackend.CUDNN)
+    ]
+    assert [isinstance(mask, CausalBias) for mask in masks] == [True, False]
 
 
 def job() -> Any:
