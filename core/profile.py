@@ -115,10 +115,10 @@ class MatrixProduct(BaseModel):
     n: int = Field(gt=0)
     k: int = Field(gt=0)
     batch: int = Field(default=1, gt=0)
-    element_bytes: int = Field(gt=0)
-    """Size of an operand's element."""
+    element_bytes: int | float = Field(gt=0)
+    """Size of an operand's element: half a byte for NVFP4."""
     dtype: str = ""
-    """Dtype of the operands, such as 'bfloat16' or 'float8_e4m3fn', the wider one if they differ.
+    """Dtype or format of the operands, such as 'bfloat16' or 'float8_e4m3fn', the wider one if they differ.
 
     It is the dtype before the
     reference widened them. Empty in older records."""
@@ -204,7 +204,7 @@ class Profile(BaseModel):
     def _product_dtype(self) -> str:
         """Operand dtype of the largest product; empty if there is no product, and in older records."""
         product = self.product
-        return (product.dtype or {2: "float16"}.get(product.element_bytes, "")) if product else ""
+        return (product.dtype or {2.0: "float16"}.get(product.element_bytes, "")) if product else ""
 
     @property
     def floor_ms(self) -> float:

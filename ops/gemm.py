@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..core import Config
 from ..corpus.kernels import SHIPPED
 from ..tuners.gemm.analytic import DESCRIBED
-from ..tuners.gemm.device import H200_LIMITS, Device
+from ..tuners.gemm.device import BLOCK_FORMATS, H200_LIMITS, Device
 from ..tuners.gemm.fields import VARIANT
 from ..tuners.gemm.lookup import load_config
 from ..tuners.gemm.shapes import COLUMNS, ROWS, Shape
@@ -56,6 +56,43 @@ def a8w8_blockscale(
     shape = Shape(m=A.shape[0], n=B.shape[0], k=A.shape[1])
     config = _config("a8w8_blockscale", backend, shape, FP8, _index(A))
     return _module("a8w8_blockscale", backend, config, dtype).ModelNew()(A, B, As, Bs)
+
+
+def mxfp8(A: Tensor, B: Tensor, As: Tensor, Bs: Tensor, dtype: str = "bfloat16") -> Tensor:
+    """Return A (M, K) times the transpose of B (N, K), both e4m3: As (M, K / 32) and Bs (N, K / 32) are exponents of
+    two, plus 127, as uint8. `dtype` is the result's, bfloat16 or float16. Raises `ValueError` for shapes that do not
+    fit, and `OptionError` for a GPU without such products.
+    """
+    shape = _of_scaled("mxfp8", A, B, As, Bs)
+    result: Tensor = _module("mxfp8", TRITON, _scaled_config("mxfp8", shape, A), dtype).ModelNew()(A, B, As, Bs)
+    return result
+
+
+def nvfp4(A: Tensor, B: Tensor, As: Tensor, Bs: Tensor, alpha: Tensor, dtype: str = "bfloat16") -> Tensor:
+    """Return alpha (1,) times A (M, K) times the transpose of B (N, K), both e2m1 with two values in a byte, the first
+    in its lower half: As (M, K / 16) and Bs (N, K / 16) are e4m3. Else as `mxfp8`.
+    """
+    shape = _of_scaled("nvfp4", A, B, As, Bs)
+    result: Tensor = _module("nvfp4", TRITON, _scaled_config("nvfp4", shape, A), dtype).ModelNew()(A, B, As, Bs, alpha)
+    return result
+
+
+def _of_scaled(product: str, A: Tensor, B: Tensor, As: Tensor, Bs: Tensor) -> Shape:
+    """Return the shape of a product with scales along K; raises `ValueError` for shapes that do not fit."""
+    k = A.shape[1] * (2 if product == "nvfp4" else 1)
+    scales = k // BLOCK_FORMATS[product]
+    fits = k % BLOCK_FORMATS[product] == 0 and A.shape[1] == B.shape[1]
+    if not fits or As.shape != (A.shape[0], scales) or Bs.shape != (B.shape[0], scales):
+        shapes = ", ".join(str(tuple(item.shape)) for item in (A, B, As, Bs))
+        raise ValueError(f"no product of shapes {shapes}: see {product}'s documentation")
+    return Shape(m=A.shape[0], n=B.shape[0], k=k)
+
+
+def _scaled_config(product: str, shape: Shape, A: Tensor) -> Config:
+    """Return the config of such a product. Raises `OptionError` for a GPU that lacks it."""
+    if (index := _index(A)) is not None:
+        Device.of_torch(index).require(product)
+    return _config(product, TRITON, shape, product, index)
 
 
 def moe(

@@ -190,6 +190,8 @@ SLOW = (
     "test_docs.py",
     "test_notebooks.py",
     "test_runs.py",
+    "tuners/gemm/test_block_formats.py::test_the_analytic_choice_fits_and_compiles",
+    "tuners/gemm/test_block_formats.py::test_the_operators_are_right_in_the_interpreter",
     "tuners/gemm/test_sweep_processes.py",
     "tuners/test_by_launch.py",
     "tuners/test_catalogue.py::test_what_is_preloaded_is_all_that_a_search_imports",

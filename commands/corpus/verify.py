@@ -30,6 +30,7 @@ from ...runtime.options.groups import DeviceOptions, require_examples
 from ...runtime.options.option import described, option
 from ...runtime.options.trust import QuickOptions, TimingOptions
 from ...runtime.runtime import OpenLocal, Runtime
+from ...tuners.gemm.device import BLOCK_FORMATS
 from ...tuners.gemm.stores.store import BLOCKSCALE
 
 EXAMPLES = ("corpus verify triton/softmax-online --device cuda", "corpus verify --kernels --record measured.json")
@@ -179,7 +180,10 @@ def _runnable_kernels(device: str) -> list[tuple[str, KernelFile]]:
     found = [
         (backend, file) for backend in backends() for file in (*list_operator_kernels(backend), *list_kernels(backend))
     ]
-    lacking = () if device_of(device).has_fp8 else (f"gemm/{BLOCKSCALE}",)
+    of = device_of(device)
+    lacking = [f"gemm/{BLOCKSCALE}"] if not of.has_fp8 else []
+    if device != CPU:
+        lacking += [f"gemm/{name}" for name in BLOCK_FORMATS if name not in of.limits.described.block_scaled]
     runnable = [
         (backend, file)
         for backend, file in found

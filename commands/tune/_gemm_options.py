@@ -14,7 +14,7 @@ from ...runtime.options.groups import OUTPUT, SEARCH, WHERE, Backend, DeviceOpti
 from ...runtime.options.option import described, option
 from ...runtime.options.trust import TRUST, TimingOptions
 from ...tuners import catalogue
-from ...tuners.gemm.device import Device
+from ...tuners.gemm.device import BLOCK_FORMATS, Device
 from ...tuners.gemm.library import is_there, library_kernel, library_problem
 from ...tuners.gemm.lookup import WIDTHS
 from ...tuners.gemm.shapes import LAYOUTS, Shape, parse_shape
@@ -29,9 +29,10 @@ FP8 = "float8_e4m3fn"
 DTYPES = {
     "gemm": ("float16", "bfloat16", FP8),
     "a8w8_blockscale": ("bfloat16", "float16"),
+    **dict.fromkeys(BLOCK_FORMATS, ("bfloat16", "float16")),
     MOE: ("bfloat16", "float16", FP8),
 }
-"""The products. Of the operands; of a8w8_blockscale's result; of moe's weights. The first is the default."""
+"""The products. Of the operands, of moe's weights, else of the result. The first is the default."""
 SHORT = {"fp16": "float16", "bf16": "bfloat16", "fp8": FP8}
 """Other spellings."""
 YAML = (".yaml", ".yml")
@@ -47,7 +48,8 @@ class Options(TimingOptions, DeviceOptions, ResultOptions):
         default="gemm",
         kw_only=False,
         metadata=described(
-            "gemm, a8w8_blockscale (fp8 with scales per 1x128 and 128x128 block), or moe (a mixture of experts).",
+            "gemm, a8w8_blockscale (fp8 with scales per 1x128 and 128x128 block), mxfp8, nvfp4 (scales per 32 and 16 "
+            "along K), or moe (a mixture of experts).",
             metavar="PRODUCT",
         ),
     )
@@ -71,7 +73,7 @@ class Options(TimingOptions, DeviceOptions, ResultOptions):
     dtype: str | None = option(
         None,
         "fp16, bf16 or fp8 (float8_e4m3fn); for moe the dtype of the weights, fp8 with a scale per 128x128; for "
-        "a8w8_blockscale the dtype of the result, fp16 or bf16.",
+        "a8w8_blockscale, mxfp8 and nvfp4 the dtype of the result, fp16 or bf16.",
         SHAPES,
     )
     trials: int = option(50, "At most this many configs per shape.", SEARCH, at_least=1)
@@ -171,6 +173,10 @@ class Options(TimingOptions, DeviceOptions, ResultOptions):
             raise OptionError("`compile_only` needs an `arch`", "such as gfx942, gfx950, gfx1201, sm_90 or sm_100")
         if self.backend is not Backend.TRITON:
             raise OptionError("`compile_only` is for Triton's kernels", "use `backend` triton")
+        if self.product in BLOCK_FORMATS:
+            raise OptionError(
+                f"no `format` holds choices of {self.product} that were not measured", "leave out `compile_only`"
+            )
         if self.compare_wo_tuning or self.configs is not None or self.benchmark:
             raise OptionError("`compare_wo_tuning`, `configs` and `benchmark` measure", "leave out `compile_only`")
         if self.chosen_format in MEASURED_ONLY:
@@ -201,7 +207,8 @@ class Options(TimingOptions, DeviceOptions, ResultOptions):
             raise OptionError(
                 f"`format` {self.chosen_format} has no files of {self.product}", f"use {listed(fitting, 'or')}"
             )
-        if self.backend is Backend.TILELANG_CPU or (self.backend is Backend.TILELANG and self.product == MOE):
+        only_triton = self.product in (MOE, *BLOCK_FORMATS)
+        if self.backend is Backend.TILELANG_CPU or (self.backend is Backend.TILELANG and only_triton):
             raise OptionError(f"there is no {self.product} in `backend` {self.backend}", "use triton")
         if self.backend is not Backend.TRITON and not store.variants:
             raise OptionError(f"`format` {self.chosen_format} is for Triton's kernels", "use kernelwright")
@@ -233,15 +240,17 @@ def task_of(options: Options, device: Device, timed: bool) -> Task:
     kernel = find_kernel(f"gemm/{product}", options.backend).read()
     problem = find_problem(f"gemm/{product}").read().tolerating(options.atol, options.rtol)
     # The dtype of the result if the operands' dtype is given. For experts the dtype of the weights decides.
-    named = "OUT" if product == BLOCKSCALE else "DTYPE"
+    named = "OUT" if product in (BLOCKSCALE, *BLOCK_FORMATS) else "DTYPE"
     if named in kernel.config:
         kernel = kernel.bind({named: dtype})
 
     def at(shape: Shape) -> TorchProblem:
+        if shape.k % (length := BLOCK_FORMATS.get(product, 1)):
+            raise OptionError(f"K={shape.k} is not a multiple of {length}, for which {product} has a scale", "pad it")
         sizes: dict[str, Value] = {**shape.sizes, named: dtype}
         return problem.resized(str(shape), {**sizes, "LAYOUT": shape.layout} if product == GEMM else sizes)
 
-    operands = FP8 if product == BLOCKSCALE else dtype
+    operands = FP8 if product == BLOCKSCALE else product if product in BLOCK_FORMATS else dtype
     return Task(
         kernel,
         at,
@@ -254,7 +263,7 @@ def task_of(options: Options, device: Device, timed: bool) -> Task:
         patience=options.patience,
         timed=timed,
         tolerances={name: value for name in ("atol", "rtol") if (value := getattr(options, name)) is not None},
-        baseline=_cublas() if options.benchmark and operands == FP8 and product != MOE else None,
+        baseline=_cublas() if options.benchmark and operands in (FP8, *BLOCK_FORMATS) and product != MOE else None,
         library=_scaled_mm(at, dtype) if product == BLOCKSCALE and timed and is_there(device.limits) else None,
         # If nothing must be widened first, the reference of a single product is one call of cuBLAS.
         reference_is_baseline=product == GEMM and operands != FP8,

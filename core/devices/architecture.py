@@ -69,6 +69,8 @@ class Architecture:
     warp_size: int = WARP
     float8: tuple[str, ...] = ()
     """Dtypes of eight bits that its matrix instructions take."""
+    block_scaled: tuple[str, ...] = ()
+    """Formats of operands with a scale for each few numbers that its matrix instructions take: 'mxfp8', 'nvfp4'."""
     descriptors: bool = False
     """Whether it copies tiles by tensor descriptors."""
     asynchronous: bool = False

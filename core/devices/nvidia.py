@@ -50,6 +50,7 @@ def _architecture(
 _A100 = {"float16": 312.0, "tfloat32": 156.0, "float32": 19.5, "int8": 624.0}
 _H100 = {"float8_e4m3fn": 1978.9, "float16": 989.4, "tfloat32": 494.7, "float32": 66.9, "int8": 1978.9}
 _FROM_HOPPER: dict[str, Any] = {"float8": _FLOAT8, "descriptors": True}
+_FROM_BLACKWELL = {**_FROM_HOPPER, "block_scaled": ("mxfp8", "nvfp4")}
 
 TURING = _architecture(
     75, "Turing", 32, 16, 64, {"T4": _card("Tesla T4", 40, 15.6, 4, 1590, 320, {"float16": 65.0, "float32": 8.1})},
@@ -97,7 +98,7 @@ BLACKWELL = _architecture(
             {"float8_e4m3fn": 4500.0, "float16": 2250.0, "tfloat32": 1125.0, "float32": 75.0},
         ),
     },
-    matrix=("tcgen05", "mma"), asynchronous=True, **_FROM_HOPPER,
+    matrix=("tcgen05", "mma"), asynchronous=True, **_FROM_BLACKWELL,
 )  # fmt: skip
 RTX_BLACKWELL = _architecture(
     120, "Blackwell", 48, 24, 100,
@@ -106,7 +107,7 @@ RTX_BLACKWELL = _architecture(
             "NVIDIA RTX PRO 6000 Blackwell Server Edition", 188, 101.9, 128, 2617, 1597, {"float32": 120.0}
         ),
     },
-    **_FROM_HOPPER,
+    **_FROM_BLACKWELL,
 )  # fmt: skip
 _ALL = (TURING, AMPERE, GA10X, ORIN, ADA, HOPPER, BLACKWELL, RTX_BLACKWELL)
 

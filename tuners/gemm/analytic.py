@@ -94,7 +94,7 @@ GROUPS = (8, 4, 1)
 """Rows of tiles that share operands, in the order of preference: the model of tiles does not know them."""
 
 
-def product_of(shape: Shape, element_bytes: int, dtype: str, kernel: Kernel | None = None) -> MatrixProduct:
+def product_of(shape: Shape, element_bytes: int | float, dtype: str, kernel: Kernel | None = None) -> MatrixProduct:
     """Return a shape as the model of tiles takes it: with experts, the first product of each that has tokens.
 
     A kernel may say in `PART_N` how many columns of a tile it multiplies at once.
@@ -233,7 +233,7 @@ def _preference(rows: Rows, space: SearchSpace) -> Floats:
 
 
 @functools.lru_cache(maxsize=4096)
-def choose_for(kernel: Kernel, shape: Shape, element_bytes: int, dtype: str, limits_key: str) -> Config:
+def choose_for(kernel: Kernel, shape: Shape, element_bytes: int | float, dtype: str, limits_key: str) -> Config:
     """Return the analytic choice for a shape; the limits are given as JSON, so that they can be remembered."""
     limits = DeviceLimits.model_validate_json(limits_key)
     product = product_of(shape, element_bytes, dtype, kernel)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,8 @@ from ...core.text import listed
 
 CPU = "cpu"
 """Name of the device in a run that only checks files."""
+BLOCK_FORMATS: Mapping[str, int] = {"mxfp8": 32, "nvfp4": 16}
+"""Products of operands with a scale for each this many numbers along K."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,13 @@ class Device:
         return bool(self.limits.described.float8)
 
     def require(self, dtype: str) -> None:
-        """Raise `OptionError` for a dtype that its matrix units lack."""
+        """Raise `OptionError` for a dtype or format that its matrix units lack."""
+        if dtype in BLOCK_FORMATS and self.name != CPU and dtype not in self.limits.described.block_scaled:
+            capable = [item.name for item in architectures().values() if dtype in item.block_scaled]
+            raise OptionError(
+                f"{self.name} has no {dtype} products ({self.limits.architecture})",
+                f"use a GPU of {listed(capable, 'or')}; `device` cpu checks the kernel in Triton's interpreter",
+            )
         if dtype.startswith("float8") and not self.has_fp8:
             capable = [item.name for item in architectures().values() if item.float8]
             raise OptionError(

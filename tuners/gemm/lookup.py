@@ -12,7 +12,7 @@ from ...core import Config, PythonKernel
 from ...core.files import cache_folder
 from ...corpus import find_kernel
 from .analytic import choose_for
-from .device import Device
+from .device import BLOCK_FORMATS, Device
 from .fields import from_fields, suited
 from .shapes import Shape
 from .stores import store_of
@@ -21,7 +21,8 @@ from .stores.store import BLOCKSCALE, TRITON, ConfigKey
 
 FOLDER = "KERNELWRIGHT_GEMM_CONFIGS"
 """The environment's variable that names the folder of tuned files."""
-WIDTHS = {"float16": 2, "bfloat16": 2, "float8_e4m3fn": 1}
+WIDTHS = {"float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "mxfp8": 1, "nvfp4": 0.5}
+"""Bytes of an operand's element."""
 
 
 def configs_folder() -> Path:
@@ -43,7 +44,7 @@ def load_config(
     top_k: int = 0,
     backend: str = TRITON,
 ) -> Config:
-    """Return the config of `gemm`, `a8w8_blockscale` or `moe` (with its experts) for a shape.
+    """Return the config of `gemm`, `a8w8_blockscale`, `mxfp8`, `nvfp4` or `moe` (with its experts) for a shape.
 
     aiter's rule chooses among tuned configs: the file for N and K, else the default one; the smallest bound of M that
     holds, then the largest from which on one holds, then `any`. Without a file the analytic choice is taken, and a
@@ -51,7 +52,7 @@ def load_config(
     compiler. `device` is by default the current GPU. Raises `OptionError` for a damaged file.
     """
     device = device or Device.of_torch()
-    dtype = "float8_e4m3fn" if kernel == BLOCKSCALE else dtype
+    dtype = kernel if kernel in BLOCK_FORMATS else "float8_e4m3fn" if kernel == BLOCKSCALE else dtype
     shape = Shape(n=N, k=K, m=M, layout=layout, experts=experts, top_k=top_k)
     where = folder or configs_folder()
     source = _kernel(kernel, backend)

@@ -20,8 +20,8 @@ class Task:
     problem: Callable[[Shape], TorchProblem]
     limits: DeviceLimits
     dtype: str
-    """Dtype of the operands."""
-    element_bytes: int
+    """Dtype or format of the operands."""
+    element_bytes: int | float
     fixed: Mapping[str, Sequence[Value]] = field(default_factory=dict)
     """Values of parameters that are not the kernel's own."""
     tuner: str = catalogue.DEFAULT

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from ....core import OptionError, Value
 from ..cover import best_for_all
+from ..device import BLOCK_FORMATS
 from ..fields import AMD, missing_fields, to_fields
 from ..shapes import Shape
 from .store import (
@@ -171,7 +172,7 @@ class KernelwrightFormat(Aiter):
     """aiter's keys, with this project's forms of the kernels; read by `load_config`."""
 
     id = "kernelwright"
-    kernels = (GEMM, BLOCKSCALE, MOE)
+    kernels = (GEMM, BLOCKSCALE, MOE, *BLOCK_FORMATS)
     more: ClassVar[Mapping[str, Value]] = {}
     split = "SPLIT_K"
     variants = True
@@ -187,7 +188,7 @@ class KernelwrightFormat(Aiter):
     def stem(self, subject: ConfigKey) -> str:
         """Return the beginning of its files' names."""
         tag = subject.kernel.upper()
-        if subject.kernel != BLOCKSCALE:
+        if subject.kernel not in (BLOCKSCALE, *BLOCK_FORMATS):
             tag = f"{tag}_{subject.dtype.upper()}"
         if subject.kernel == GEMM:
             tag = f"{tag}_{subject.layout}"

@@ -31,9 +31,9 @@ class ConfigKey:
     """The key of a file's entries."""
 
     kernel: str
-    """'gemm', 'a8w8_blockscale' or 'moe'."""
+    """'gemm', 'a8w8_blockscale', 'mxfp8', 'nvfp4' or 'moe'."""
     dtype: str
-    """Dtype of the operands; for experts, of the weights."""
+    """Dtype or format of the operands; for experts, of the weights."""
     device: Device
     layout: str = "TN"
     backend: str = TRITON
