@@ -112,6 +112,10 @@ class Plan(command.Plan):
     start: Config
     """Of the configs that occupancy suggests, the best."""
 
+    def to_json(self) -> dict[str, Any]:
+        """The search's plan, with its start."""
+        return {**self.search.to_json(), "start": dict(self.start)}
+
 
 class Result(tune_kernel.Result):
     """A finished search, its files, and the best config beside torch's SDPA."""

@@ -105,6 +105,14 @@ def test_the_sizes_are_the_problems(made_up: Libraries, monkeypatch: pytest.Monk
     assert seen and all(problem.sizes == {**expected, "head_dim_kv": 128, "dtype": "float16"} for problem in seen)
 
 
+@pytest.mark.usefixtures("made_up")
+def test_a_dry_run_shows_the_search_and_its_start() -> None:
+    shown = json.loads(run("--dry-run", "--json").stdout)
+    assert shown["start"].keys() == {"BLOCK_N", "SPLITS", "NUM_WARPS", "NUM_STAGES"}
+    assert "attention/decoding" in shown["job"] and shown["folder"].startswith("results/tuning/attention/decoding")
+    assert not list(Path().iterdir())
+
+
 def test_without_a_gpu_it_is_one_line(tmp_path: Path) -> None:
     line = refused(kernelwright("tune", "decoding", "--device", "cpu", cwd=tmp_path))
     assert "decoding is timed on a GPU, and there is none; 'kernelwright evaluate --kernel attention/decoding" in line
