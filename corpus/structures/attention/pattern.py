@@ -21,6 +21,8 @@ from .visible import ALWAYS, KEY, QUERY, Condition, Hidden, Masks, bounds, cover
 
 _WHOLE = "scaled_dot_product_attention"
 _LARGEST_HEAD = 256
+_FEW_QUERIES = 16
+"""Up to which heads that share keys are put into one tile."""
 
 
 def _block(size: int) -> int:
@@ -32,7 +34,7 @@ class Attention:
     """Writes the attention of a region."""
 
     def __init__(self, region: Region, heads: int = 1) -> None:
-        """With one query, the tile's rows are those of so many `heads`, which share keys."""
+        """With few queries, the tile's rows are those of so many `heads`, which share keys."""
         self.region, self.graph, self.heads = region, region.graph, heads
         self.emitter = Emitter(region.graph, region.inlined)
         self._scratch = Emitter(region.graph, region.inlined)
@@ -68,14 +70,15 @@ class Attention:
         if min(keys, depth, features) == 1:
             raise RefusedError("attention to one key, or over heads of one")
 
-        rows = self.heads if queries == 1 else queries
-        self.groups, self.queries = groups * queries // rows, rows
+        rows = self.heads * queries
+        self.groups, self.queries = groups // self.heads, rows
         self.keys, self.depth, self.features = keys, depth, features
         self.even_keys = keys % LARGEST_TILE == 0
         self.group = symbol("group", self.groups, even=True)
         self.query = symbol(QUERY, rows, rows % LARGEST_TILE == 0)
-        if queries == 1:
-            self.group, self.query = self.group.times(rows).plus(self.query), Index()
+        if self.heads > 1:
+            head, self.query = self.query.over(queries), self.query.modulo(queries)
+            self.group = self.group.times(self.heads).plus(head)
         self.key, self.key_row = (symbol(text, keys, self.even_keys) for text in (KEY, "key_row"))
         self.query_shape, self.key_shape = f"[BLOCK_M, {_block(depth)}]", f"[{_block(depth)}, BLOCK_N]"
         self.value_shape, self.result_shape = f"[BLOCK_N, {_block(features)}]", f"[BLOCK_M, {_block(features)}]"
@@ -186,6 +189,12 @@ class Attention:
         begin = f"tl.maximum({lower}, 0) // BLOCK_N * BLOCK_N" if lower is not None else "0"
         return begin, f"tl.minimum({upper}, {self.keys})" if upper is not None else str(self.keys)
 
+    def sees_the_same(self) -> bool:
+        """Return whether no query sees other keys than the first, but for the newest: no tile skips more blocks."""
+        begin, end = self.limits()
+        by_query = re.search(r"\b(first|last)\b", f"{begin} {end}")
+        return by_query is None or (begin == "0" and self.hidden.condition.holds(0, self.keys - self.queries))
+
     def shares_keys(self) -> bool:
         """Return whether keys and values are the same for all rows of a tile."""
         with self.emitter.block() as lines:
@@ -195,10 +204,10 @@ class Attention:
 
 
 def _attention_of(region: Region) -> Attention:
-    """Return a region's attention; with one query, with the most heads in a tile that share keys."""
+    """Return a region's attention; with few queries, with the most heads in a tile that share keys."""
     found = Attention(region)
-    most = min(found.groups, LARGEST_TILE) if found.queries == 1 else 1
-    for heads in range(most, 1, -1):
+    few = found.queries <= _FEW_QUERIES and found.sees_the_same()
+    for heads in range(min(found.groups, LARGEST_TILE // found.queries) if few else 1, 1, -1):
         if found.groups % heads == 0 and (packed := Attention(region, heads)).shares_keys():
             return packed
     return found

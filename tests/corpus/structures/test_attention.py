@@ -6,6 +6,7 @@ import pytest
 
 from .cases import DTYPES, Made, problem
 
+pytestmark = pytest.mark.timeout(900)
 SOFT_CAPPED = """
 s = q @ k.transpose(-1, -2) * 0.2
 s = 20.0 * torch.tanh(s / 20.0)
@@ -66,6 +67,19 @@ w = 20 * torch.tanh(q @ k.transpose(-1, -2) / 100)
 i = torch.arange(1100)
 return (w.masked_fill(i[None, :] < 900, float("-inf")).float().softmax(-1)).to(q.dtype) @ v
 """
+DRAFTS = """
+m = torch.ones(3, 1100, dtype=torch.bool).tril(1097)
+return F.scaled_dot_product_attention(q, k, v, attn_mask=m, enable_gqa=True)
+"""
+DRAFTS_WRITTEN = """
+k, v = k.repeat_interleave(3, 1), v.repeat_interleave(3, 1)
+i, j = torch.arange(3)[:, None], torch.arange(1100)[None, :]
+return (q @ k.mT / 6).masked_fill(j > i + 1097, float("-inf")).float().softmax(-1).to(q.dtype) @ v
+"""
+DRAFTS_WINDOW = """
+i, j = torch.arange(3)[:, None] + 1097, torch.arange(1100)[None, :]
+return F.scaled_dot_product_attention(q, k, v, attn_mask=(j <= i) & (i - j < 64), enable_gqa=True)
+"""
 
 
 def heads(*shapes: tuple[int, ...]) -> str:
@@ -80,6 +94,7 @@ def same(*shape: int) -> str:
 
 QKV = "q, k, v"
 DECODING = heads((2, 6, 1, 40), *[(2, 2, 1100, 40)] * 2)
+DRAFTED = heads((2, 6, 3, 40), *[(2, 2, 1100, 40)] * 2)
 WIDE = heads((2, 3, 40, 64), (2, 3, 90, 64), (2, 3, 90, 64))
 PROBLEMS = {
     **{f"sdpa_{dtype}": problem(SDPA.format(""), same(2, 3, 70, 32), QKV, dtype=dtype) for dtype in DTYPES},
@@ -101,6 +116,11 @@ PROBLEMS = {
     "prefix": problem(PREFIX, same(1, 2, 200, 64), QKV),
     "one_query": problem(SDPA.format(""), heads((2, 3, 1, 64), (2, 3, 300, 64), (2, 3, 300, 64)), QKV),
     **{f"decoding_{dtype}": problem(SHARED, DECODING, QKV, dtype=dtype) for dtype in DTYPES},
+    **{f"drafts_{dtype}": problem(DRAFTS, DRAFTED, QKV, dtype=dtype) for dtype in DTYPES[:2]},
+    "drafts_written": problem(DRAFTS_WRITTEN, DRAFTED, QKV, dtype="bfloat16"),
+    "drafts_of_one_head": problem(SDPA.format(""), heads((2, 3, 4, 64), *[(2, 3, 600, 64)] * 2), QKV),
+    "drafts_first": problem(SDPA.format(", is_causal=True, enable_gqa=True"), DRAFTED, QKV),
+    "drafts_window": problem(DRAFTS_WINDOW, DRAFTED, QKV),
     "decoding_repeated": problem(REPEATED, DECODING, QKV, dtype="bfloat16"),
     "decoding_written": problem(WRITTEN, DECODING, f"{QKV}", dtype="float16"),
     "decoding_first": problem(SDPA.format(", is_causal=True"), heads((1, 6, 1, 64), *[(1, 6, 600, 64)] * 2), QKV),
@@ -157,3 +177,16 @@ def test_one_query_shares_keys_among_programs_and_rows_with_the_heads_of_its_gro
     assert "SPLITS_0 = 4" in source and "partials_0 = torch.empty([SPLITS_0, 12, 40]" in source
     assert "query_mask = query < 3" in source, "the three heads of a group are the rows of a tile"
     assert "SPLITS" not in results["one_query"].source, "300 keys are not shared"
+
+
+@pytest.mark.parametrize("name", ["drafts_float32", "drafts_bfloat16", "drafts_written"])
+def test_few_queries_of_the_heads_of_a_group_are_the_rows_of_a_tile(results: dict[str, Made], name: str) -> None:
+    source = results[name].source
+    assert "query_mask = query < 9" in source and "partials_0 = torch.empty([SPLITS_0, 36, 40]" in source
+
+
+@pytest.mark.parametrize("name", ["drafts_first", "drafts_window", "drafts_of_one_head"])
+def test_where_a_mask_skips_blocks_or_keys_are_a_heads_own_tiles_have_one_head(
+    results: dict[str, Made], name: str
+) -> None:
+    assert f"query_mask = query < {4 if 'one_head' in name else 3}" in results[name].source
