@@ -185,6 +185,11 @@ def largest(size: int) -> int:
     return _bounds(size)[1]
 
 
+def smallest(size: int) -> int:
+    """Return the smallest number that a size may be."""
+    return _bounds(size)[0]
+
+
 def at_least_zero(size: int) -> int:
     """Return a size where it is not negative, and 0 where it is not positive."""
     least, most = _bounds(size)

@@ -73,6 +73,7 @@ SLOW = (
     "corpus/structures/test_cells.py",
     "corpus/structures/test_convolutions.py",
     "corpus/structures/test_dynamic.py",
+    "corpus/structures/test_dynamic_attention.py",
     "corpus/structures/test_experts.py",
     "corpus/structures/test_few_rows.py",
     "corpus/structures/test_pointwise.py",

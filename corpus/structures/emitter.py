@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import cast
 
-from ...core.dynamic_size import DynamicSize
+from ...core.dynamic_size import DynamicSize, largest, smallest
 from ...core.operator_graph import INPUT, WEIGHT, GraphValue, OperatorGraph, referenced
 from .elementwise import (
     CONVERSIONS,
@@ -24,7 +25,7 @@ from .elementwise import (
     written,
 )
 from .indices import Index, Symbol, broadcast, linear, masks_of
-from .lines import KernelLines
+from .lines import WIDE, KernelLines
 from .views import is_creation, is_view, plain_name, source
 
 GATHERS = ("index", "gather", "embedding", "index_select")
@@ -119,10 +120,18 @@ class Emitter(KernelLines):
                 return Scalar("None", dtype, constant=True)
             if isinstance(argument, float) and dtype not in FLOATS:
                 dtype = "float32"
-            if isinstance(argument, DynamicSize):
-                raise RefusedError("a size that is free as a number among elements")
-            return constant(argument, dtype)
+            return self._number(argument, dtype)
         return self.value(name, broadcast(indices, self.graph.by_name[name].shape))
+
+    def _number(self, number: object, dtype: str) -> Scalar:
+        """Return a number in a dtype; a size that is free is one, too."""
+        if not isinstance(number, DynamicSize):
+            return constant(number, dtype)
+        size, wanted = cast("int", number), computed(dtype)
+        if wanted == "bool" or largest(size) >= WIDE or smallest(size) < -WIDE:
+            raise RefusedError("a size beyond 2^31, or as a flag, among elements")
+        item = Scalar(f"tl.full([1], {size}, {triton_name(wanted)})", wanted)
+        return self.named(item if wanted in FLOATS else replace(item, index=Index((), size)))
 
     def _elementwise(self, value: GraphValue, operator: str, indices: Indices) -> Scalar:
         given = list(value.arguments)
@@ -163,10 +172,8 @@ class Emitter(KernelLines):
                 index = indices[0].times(step).plus(start)
                 dtype = value.dtype if value.dtype in INTEGERS else "int32"
                 return replace(Scalar(f"({index.text})", "int32", index=index).to(dtype), index=index).to(value.dtype)
-            case "full" | "full_like":
-                return constant(given[1], value.dtype)
-            case "scalar_tensor":
-                return constant(given[0], value.dtype)
+            case "full" | "full_like" | "scalar_tensor":
+                return self._number(given[operator != "scalar_tensor"], value.dtype)
             case "ones" | "ones_like":
                 return constant(1, value.dtype)
             case "zeros" | "zeros_like":

@@ -17,7 +17,7 @@ from kernelwright.core.workload_rows import merged
 
 from ..conftest import SCALE_KERNEL
 from ..deploy.results import own_tests
-from ..deploy.test_dynamic import PROBLEM
+from ..deploy.test_dynamic import CHOICE, PROBLEM, SCAN, SOFT_CAPPED
 from ..fakes import evaluation
 from .commands import kernelwright, refused
 
@@ -113,8 +113,9 @@ def test_a_kernel_of_a_range_is_optimized_and_deployed(tmp_path: Path) -> None:
 
 
 @pytest.mark.gpu
-def test_a_module_is_optimized_for_a_range_and_deployed(tmp_path: Path) -> None:
-    (tmp_path / "norm.py").write_text(PROBLEM)
+@pytest.mark.parametrize("source", [PROBLEM, SOFT_CAPPED, SCAN, CHOICE], ids=["norm", "attention", "scan", "choice"])
+def test_a_module_is_optimized_for_a_range_and_deployed(tmp_path: Path, source: str) -> None:
+    (tmp_path / "norm.py").write_text(source)
     sizes = ("--dynamic", "tokens=1..3000", "--device", "cuda", "--max-trials", "20", "--time-limit", "60")
     run = kernelwright("optimize", "--problem", "norm.py", *sizes, cwd=tmp_path)
     (rule,) = (tmp_path / "results" / "dynamic").glob("*/rule.json")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -46,6 +47,24 @@ def get_init_inputs():
 FREE = FreeSize("tokens", 1, 24)
 
 
+def other(forward: str, inputs: str) -> str:
+    """Return the problem with another computation."""
+    text = PROBLEM.replace("x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * self.weight", forward)
+    return text.replace("torch.randn(2, tokens, 50)", inputs)
+
+
+def attention(forward: str) -> str:
+    """Return the problem with an attention of `x`, `k` and `v`."""
+    inputs = ", ".join(["torch.randn(2, 2, tokens, 32)"] * 3)
+    return other(forward, inputs).replace("forward(self, x)", "forward(self, x, k, v)")
+
+
+ATTENTION = attention("nn.functional.scaled_dot_product_attention(x, k, v, is_causal=True) * self.weight[0]")
+SOFT_CAPPED = attention("(torch.tanh(x @ k.mT / 40) * 5).softmax(-1) @ v * self.weight[0]")
+SCAN = other("(x * self.weight[0]).cumsum(-1) / x.shape[-1]", "torch.randn(3, tokens)")
+CHOICE = other("torch.topk(x * self.weight[0], 4)[0]", "torch.randn(tokens, 20)")
+
+
 def dynamic_kernel(path: Path, free: FreeSize = FREE) -> PythonKernel:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
@@ -68,11 +87,7 @@ def test_a_parameter_whose_name_is_like_a_sizes_is_one(tmp_path: Path) -> None:
 def test_a_range_that_ends_beyond_32_bits_is_refused(tmp_path: Path) -> None:
     """Masks compare positions with the number of elements, which is 2^31 at the end of this range."""
     path = tmp_path / "large.py"
-    path.write_text(
-        PROBLEM.replace("torch.randn(2, tokens, 50)", "torch.randn(tokens, 32768)").replace(
-            "x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * self.weight", "x * 2 + 1"
-        )
-    )
+    path.write_text(other("x * 2 + 1", "torch.randn(tokens, 32768)"))
     assert "positions of 32 and of 64 bits" in refusal(path, FreeSize("tokens", 1, 2**16))
     assert refusal(path, FreeSize("tokens", 1, 2**16 - 1)) == ""
 
@@ -86,22 +101,24 @@ def refusal(path: Path, free: FreeSize) -> str:
     return ""
 
 
-def test_a_size_among_elements_is_left_to_torch(tmp_path: Path) -> None:
-    path = tmp_path / "filled.py"
-    path.write_text(PROBLEM.replace("* self.weight", "* self.weight + torch.full((50,), x.shape[1])"))
+def test_a_size_that_scales_what_is_added_is_left_to_torch(tmp_path: Path) -> None:
+    path = tmp_path / "scaled.py"
+    path.write_text(PROBLEM.replace("* self.weight", "* torch.add(self.weight, self.weight, alpha=x.shape[1])"))
     assert "torch computes" in dynamic_kernel(path).source.splitlines()[0]
 
 
-def written(folder: Path) -> list[Path]:
+def written(
+    folder: Path, source: str = PROBLEM, parameter: str = "ROWS_0", values: Sequence[int] = (1, 8)
+) -> list[Path]:
     """Write one kernel with two configs, each for a part of the range, as `optimize --dynamic` does."""
-    (folder / "norm.py").write_text(PROBLEM)
+    (folder / "norm.py").write_text(source)
     kernel, found = dynamic_kernel(folder / "norm.py"), []
     (folder / "range").mkdir()
     (folder / "range" / "rule.json").write_text("{}")
-    for low, high, at, rows in ((1, 7, 4, 1), (8, 24, 24, 8)):
+    for low, high, at, value in ((1, 7, 4, values[0]), (8, 24, 24, values[1])):
         path = folder / "range" / f"tokens_{low}_{high}.py"
         evidence = {"workload": f"tokens={at}", "sizes": {"tokens": at}, "serves": ["tokens", low, high]}
-        found.append(result(path, kernel.bind({"ROWS_0": rows}).source, str(folder / "norm.py"), **evidence))
+        found.append(result(path, kernel.bind({parameter: value}).source, str(folder / "norm.py"), **evidence))
     return found
 
 
@@ -110,14 +127,26 @@ def deployed(folder: Path, *results: object) -> Any:
     return kernelwright("deploy", *results, *problem, "--json", cwd=folder)
 
 
-def test_one_kernel_serves_a_range_with_the_config_of_each_part(tmp_path: Path) -> None:
-    written(tmp_path)
+@pytest.mark.parametrize(
+    ("source", "parameter", "values", "shape"),
+    [
+        (PROBLEM, "ROWS_0", (1, 8), [2, "tokens", 50]),
+        (ATTENTION, "BLOCK_M_0", (16, 32), [2, 2, "tokens", 32]),
+        (SCAN, "COLUMNS_0", (16, 32), [3, "tokens"]),
+        (CHOICE, "ROWS_0", (2, 16), ["tokens", 20]),
+    ],
+    ids=["norm", "attention", "scan", "choice"],
+)
+def test_one_kernel_serves_a_range_with_the_config_of_each_part(
+    tmp_path: Path, source: str, parameter: str, values: tuple[int, int], shape: list[object]
+) -> None:
+    written(tmp_path, source, parameter, values)
     run = deployed(tmp_path, "range")
     assert run.returncode == 0, run.stderr
     serves = [text.partition(":")[0] for text in json.loads(run.stdout)["serves"]]
     assert serves == ["1 <= tokens <= 7", "8 <= tokens <= 24"]
     table = json.loads((tmp_path / "out" / "mylib_norm" / "table.json").read_text())
-    assert table["visible"] and table["kernels"][0]["arguments"][0] == ["float32", [2, "tokens", 50]]
+    assert table["visible"] and table["kernels"][0]["arguments"][0] == ["float32", shape]
     tried = own_tests(tmp_path / "out", TRITON_INTERPRET="1")  # verify() has both ends and odd values, and opcheck
     assert tried.returncode == 0, tried.stdout
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from math import prod, sqrt
 
+from ....core.dynamic_size import divides, is_dynamic, typical
 from ....core.operator_graph import GraphValue, OperatorGraph, referenced
 from ..elementwise import FLOATS, Scalar, triton_name
 from ..emitter import Emitter, Indices, RefusedError
@@ -65,17 +66,19 @@ class Attention:
 
         def symbol(text: str, extent: int, even: bool) -> Index:
             masks = frozenset[str]() if even else frozenset({f"{text}_mask"})
-            return Index.of(Symbol(text, extent, masks)) if extent > 1 else Index()
+            return Index() if extent == 1 else Index.of(Symbol(text, extent, masks))
 
-        if min(keys, depth, features) == 1:
+        if 1 in (keys, depth, features):
             raise RefusedError("attention to one key, or over heads of one")
+        if is_dynamic(depth) or is_dynamic(features):
+            raise RefusedError("heads of a size that is free")
 
         rows = self.heads * queries
         self.groups, self.queries = groups // self.heads, rows
         self.keys, self.depth, self.features = keys, depth, features
-        self.even_keys = keys % LARGEST_TILE == 0
+        self.even_keys = divides(LARGEST_TILE, keys)
         self.group = symbol("group", self.groups, even=True)
-        self.query = symbol(QUERY, rows, rows % LARGEST_TILE == 0)
+        self.query = symbol(QUERY, rows, divides(LARGEST_TILE, rows))
         if self.heads > 1:
             head, self.query = self.query.over(queries), self.query.modulo(queries)
             self.group = self.group.times(self.heads).plus(head)
@@ -206,9 +209,9 @@ class Attention:
 def _attention_of(region: Region) -> Attention:
     """Return a region's attention; with few queries, with the most heads in a tile that share keys."""
     found = Attention(region)
-    few = found.queries <= _FEW_QUERIES and found.sees_the_same()
-    for heads in range(min(found.groups, LARGEST_TILE // found.queries) if few else 1, 1, -1):
-        if found.groups % heads == 0 and (packed := Attention(region, heads)).shares_keys():
+    few = isinstance(found.queries, int) and found.queries <= _FEW_QUERIES and found.sees_the_same()
+    for heads in range(min(typical(found.groups), LARGEST_TILE // found.queries) if few else 1, 1, -1):
+        if divides(heads, found.groups) and (packed := Attention(region, heads)).shares_keys():
             return packed
     return found
 
@@ -280,7 +283,7 @@ def write(region: Region) -> WrittenKernel:
         begin=begin,
         end=end,
     )
-    pairs = float(attention.groups) * attention.queries * attention.keys
+    pairs = float(typical(attention.groups * attention.queries * attention.keys))
     visible = 0.5 if end != str(attention.keys) else 1.0
     return WrittenKernel(
         structure="attention",
@@ -338,4 +341,4 @@ def _between(graph: OperatorGraph, first: str, last: str) -> frozenset[str]:
     return graph.ancestors([last]) & after - {last}
 
 
-STRUCTURE = Structure("attention", write, is_anchor, seeds, in_library=True)
+STRUCTURE = Structure("attention", write, is_anchor, seeds, dynamic=True, in_library=True)

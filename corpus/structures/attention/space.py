@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import ceil
 from typing import Protocol
 
+from ....core.dynamic_size import largest, smallest, typical
+from ..lines import WIDE
 from ..region import MULTIPROCESSORS, SHARED_BYTES, SPLITS, STAGES, WARPS, LaunchParameter, power_above, powers
 
 LARGEST_TILE = 128
@@ -16,7 +18,7 @@ _REGISTERS = 64 * 1024
 
 
 class AttentionSizes(Protocol):
-    """The sizes of an attention."""
+    """The sizes of an attention; groups, queries and keys may be free within a range."""
 
     groups: int
     """That have keys of their own."""
@@ -35,20 +37,20 @@ def space(sizes: AttentionSizes, shared: bool = True) -> tuple[dict[str, LaunchP
     """
     head = max(16, power_above(max(sizes.depth, sizes.features)))
     width = 4 if sizes.dtype == "float32" else 2
-    rows = min(LARGEST_TILE, max(16, power_above(sizes.queries)))
+    fewest, rows = (min(LARGEST_TILE, max(16, power_above(size))) for size in (smallest(sizes.queries), sizes.queries))
     start_m = min(rows, 128 if head <= 128 and width == 2 else 64 if head <= 128 else 32 if width == 4 else 64)
     start_n = 128 if head <= 64 and width == 2 else 64 if width == 2 or head <= 64 else 32
     warps = 8 if start_m * (start_n + head) >= 128 * 128 else 4
     stages = 3 if width == 2 and head <= 128 else 2
     parameters = {
         "BLOCK_M": LaunchParameter(
-            start_m, tuple(size for size in (16, 32, 64, 128) if size <= rows and size * 4 >= rows)
+            start_m, tuple(size for size in (16, 32, 64, 128) if size <= rows and size * 4 >= fewest)
         ),
         "BLOCK_N": LaunchParameter(start_n, (16, 32, 64, 128)),
         WARPS: LaunchParameter(warps, (4, 8)),
         STAGES: LaunchParameter(stages, (1, 2, 3, 4)),
     }
-    splits = _splits(sizes, sizes.groups * ceil(sizes.queries / start_m))
+    splits = _splits(sizes, start_m)
     if shared and splits is not None:
         parameters[SPLITS] = splits
     constraints = [
@@ -58,15 +60,21 @@ def space(sizes: AttentionSizes, shared: bool = True) -> tuple[dict[str, LaunchP
     return parameters, constraints
 
 
-def _splits(sizes: AttentionSizes, tiles: int) -> LaunchParameter | None:
+def _splits(sizes: AttentionSizes, tile: int) -> LaunchParameter | None:
     """Return by how many programs keys may be shared; None where there are tiles enough, or keys are few.
 
-    The start gives each multiprocessor two programs, where tiles alone give it less than one.
+    The start gives each multiprocessor two programs, where tiles alone give it less than one. In a range, one of its
+    ends is enough to allow more than one.
     """
-    most = min(_MOST_SPLITS, sizes.keys // _LEAST_SHARE)
-    if tiles >= 2 * MULTIPROCESSORS or most < 2:
+
+    def at(of: Callable[[int], int]) -> tuple[int, int]:
+        return of(sizes.groups) * ceil(of(sizes.queries) / tile), min(_MOST_SPLITS, of(sizes.keys) // _LEAST_SHARE)
+
+    if not any(tiles < 2 * MULTIPROCESSORS and most >= 2 for tiles, most in (at(smallest), at(typical))):
         return None
-    start = 1
+    if _MOST_SPLITS * largest(sizes.groups * sizes.queries) * sizes.features >= WIDE:
+        return None
+    (tiles, most), start = at(typical), 1
     while tiles < MULTIPROCESSORS and start * 2 <= most and start * tiles < 2 * MULTIPROCESSORS:
         start *= 2
     return LaunchParameter(start, powers(1, _MOST_SPLITS))

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
+from ....core.dynamic_size import DynamicSize, is_below, is_dynamic
 from ....core.operator_graph import GraphValue, referenced
 from ..elementwise import CONVERSIONS
 from ..emitter import Emitter, Indices, RefusedError
-from ..indices import Index, broadcast
+from ..indices import Index, Symbol, broadcast
 from ..views import is_creation, is_view, plain_name, source
 
 QUERY, KEY = "query", "key"
@@ -29,13 +31,15 @@ class Condition:
     index: Index = field(default_factory=Index)
     parts: tuple[Condition, ...] = ()
 
-    def holds(self, query: int, key: int) -> bool:
-        """Return whether a key is visible to a query for sure."""
+    def shows(self, query: Index, key: Index) -> bool:
+        """Return whether each of the queries sees for sure its key, which is an index over them."""
         if self.kind == "sum":
-            values = {QUERY: query, KEY: key}
-            return self.index.offset + sum(factor * values[symbol.text] for symbol, factor in self.index.terms) >= 0
-        return (self.kind == "and" and all(part.holds(query, key) for part in self.parts)) or (
-            self.kind == "or" and any(part.holds(query, key) for part in self.parts)
+            values, found = {QUERY: query, KEY: key}, Index((), self.index.offset)
+            for symbol, factor in self.index.terms:
+                found = found.plus(values[symbol.text].times(factor))
+            return is_below(-1, found.least)
+        return (self.kind == "and" and all(part.shows(query, key) for part in self.parts)) or (
+            self.kind == "or" and any(part.shows(query, key) for part in self.parts)
         )
 
 
@@ -88,15 +92,19 @@ def _sum(factor: int, name: str, offset: int) -> str:
     if not factor:
         return str(offset)
     text = name if factor == 1 else f"{factor} * {name}"
+    if is_dynamic(offset):
+        return f"{text} + {offset}"
     return text if not offset else f"{text} {'+' if offset > 0 else '-'} {abs(offset)}"
 
 
 def covers_rows(condition: Condition, queries: int, keys: int) -> bool:
-    """Return whether each query sees a key, tried on the likely ones."""
-    return all(
-        any(0 <= key < keys and condition.holds(query, key) for key in (query, query + keys - queries, 0, keys - 1))
-        for query in range(queries)
-    )
+    """Return whether each query sees a key for sure: its own, counted from the first or last one, or the same for all.
+
+    Sizes may be free within a range, in all of which it holds then.
+    """
+    query = Index.of(Symbol(QUERY, queries)) if queries != 1 else Index()
+    likely = (query, query.plus(keys - queries), Index(), Index((), keys - 1))
+    return any(is_below(-1, key.least) and is_below(key.most, keys) and condition.shows(query, key) for key in likely)
 
 
 class Masks:
@@ -146,7 +154,8 @@ class Masks:
             return float(argument) if isinstance(argument, int | float | str) else None
         value = self._graph.by_name[name]
         if is_creation(value) and plain_name(value) in ("full", "scalar_tensor", "full_like"):
-            return float(value.arguments[-1 if plain_name(value) == "scalar_tensor" else 1])
+            fill = value.arguments[-1 if plain_name(value) == "scalar_tensor" else 1]
+            return None if isinstance(fill, DynamicSize) else float(fill)
         if is_view(self._graph, value) or plain_name(value) in CONVERSIONS:
             return self._number(value.arguments[0])
         return None
@@ -214,8 +223,8 @@ class Masks:
         return Condition("sum", difference)
 
     def _index(self, argument: object, indices: Indices) -> Index | None:
-        if isinstance(argument, int):
-            return Index((), argument)
+        if isinstance(argument, int | DynamicSize):
+            return Index((), cast("int", argument))
         if referenced(argument) is None:
             return None
         try:

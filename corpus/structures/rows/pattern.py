@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from ....core.dynamic_size import is_dynamic, typical
+from ....core.dynamic_size import is_dynamic, largest, typical
 from ....core.operator_graph import GraphValue, OperatorGraph
 from ..elementwise import FLOATS, Scalar, computed, triton_name
 from ..emitter import Emitter, Indices, RefusedError
@@ -58,7 +58,7 @@ class Rows:
             raise RefusedError("reductions over rows of several lengths")
         self.row = Symbol("row", self.count, frozenset({"row_mask"}))
         self.column = Symbol("column", self.width, frozenset({"column_mask"}))
-        self.tile = f"[ROWS, {power_above(self.width)}]"
+        self.tile = f"[ROWS, {power_above(largest(self.width))}]"
         self.range: tuple[object, object] = (0, self.width)
         """The part of a row that a program computes."""
 

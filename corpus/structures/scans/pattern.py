@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from math import log2
 
+from ....core.dynamic_size import typical
 from ....core.operator_graph import GraphValue, OperatorGraph
 from ..elementwise import DTYPES, Scalar, computed, triton_name
 from ..emitter import Indices, RefusedError
@@ -109,8 +110,8 @@ def write(region: Region) -> WrittenKernel:
             WARPS: LaunchParameter(4, (1, 2, 4, 8, 16)),
         },
         constraints=(f"ROWS * COLUMNS <= {_MOST}", f"ROWS * COLUMNS >= {min(block, 32)}"),
-        work=KernelWork((len(body) + log2(max(2, columns))) * rows.count * rows.width),
+        work=KernelWork((len(body) + log2(max(2, columns))) * typical(rows.count * rows.width)),
     )
 
 
-STRUCTURE = Structure("scans", write, is_scan)
+STRUCTURE = Structure("scans", write, is_scan, dynamic=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from ....core.dynamic_size import largest, typical
 from ....core.operator_graph import GraphValue, OperatorGraph
 from ..elementwise import Scalar, computed
 from ..emitter import RefusedError
@@ -37,14 +38,14 @@ def write(region: Region) -> WrittenKernel:
     operand = graph.by_name[value.operands[0]]
     given = [*value.arguments[1:], *[None] * 4]
     count, dimension = int(given[0]), given[1] if given[1] is not None else value.keywords.get("dim", -1)
-    largest = value.keywords.get("largest", given[2] if given[2] is not None else True)
+    descending = value.keywords.get("largest", given[2] if given[2] is not None else True)
     dimension %= len(operand.shape)
-    if operand.shape[dimension] > LONGEST or not 0 < count <= MOST:
+    if largest(operand.shape[dimension]) > LONGEST or not 0 < count <= MOST:
         raise RefusedError(f"the choice of {count} of {operand.shape[dimension]} elements")
     if computed(operand.dtype) != "float32":
         raise RefusedError(f"the choice of elements of {operand.dtype}")
     rows = Rows(region, RowReduction(value.name, "amax", operand, (dimension,), kept=True))
-    emitter, block = rows.emitter, power_above(rows.width)
+    emitter, block = rows.emitter, power_above(largest(rows.width))
     for item in rows.reductions:
         emitter.anchors[item.name] = partial(rows.at_once, item)
     elements = rows.spread(emitter.value(operand.name, rows.first.element(rows.row, rows.column)))
@@ -82,7 +83,7 @@ def write(region: Region) -> WrittenKernel:
             width=rows.width,
             block=block,
             count=count,
-            sign="" if largest else "~",
+            sign="" if descending else "~",
         ),
         buffers=tuple(emitter.buffers),
         stored=tuple(parts.values()),
@@ -92,7 +93,7 @@ def write(region: Region) -> WrittenKernel:
             WARPS: LaunchParameter(4, (1, 2, 4, 8)),
         },
         constraints=(f"ROWS * {block} <= {WARPS} * 32 * 64",),
-        work=KernelWork(float(len(body) + 6 * count) * rows.count * rows.width),
+        work=KernelWork(float(len(body) + 6 * count) * typical(rows.count * rows.width)),
     )
 
 
@@ -101,4 +102,4 @@ def is_anchor(graph: OperatorGraph, value: GraphValue) -> bool:
     return plain_name(value) == "topk" or reduction_of(graph, value) is not None
 
 
-STRUCTURE = Structure("top_k", write, is_anchor, in_library=True)
+STRUCTURE = Structure("top_k", write, is_anchor, dynamic=True, in_library=True)

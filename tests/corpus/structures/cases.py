@@ -53,6 +53,20 @@ def problem(forward: str, inputs: str, arguments: str = "x", init: str = "pass",
     )
 
 
+def dynamic(
+    forward: str,
+    inputs: str,
+    arguments: str = "x",
+    init: str = "pass",
+    dtype: str = "float32",
+    least: int = 1,
+    most: int = 40,
+) -> str:
+    """Return a problem's file in which the size `tokens` is free within a range."""
+    free = f'tokens = {most}\nFREE = ("tokens", {least}, {most})\n'
+    return problem(forward, inputs, arguments, init, dtype) + free
+
+
 @dataclass(frozen=True)
 class Made:
     """What became of a problem."""

@@ -97,9 +97,9 @@ def compiled(new: Any, inputs: list[Any]) -> dict[str, Any]:
         signature, constants, aligned = {}, {}, {}
         for place, parameter in enumerate(self.params):
             value = given[parameter.name]
-            if isinstance(value, int) and not parameter.is_constexpr:
+            if isinstance(value, int) and value != 1 and not parameter.is_constexpr:
                 signature[parameter.name] = "i32"
-            elif parameter.is_constexpr:
+            elif parameter.is_constexpr or isinstance(value, int):  # as Triton takes an argument of 1
                 signature[parameter.name], constants[parameter.name] = "constexpr", value
             else:
                 signature[parameter.name] = "*" + canonicalize_dtype(value.dtype)

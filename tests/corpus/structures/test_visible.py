@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from kernelwright.core.dynamic_size import DynamicSize, FreeSize
 from kernelwright.corpus.structures.attention.visible import (
     ALWAYS,
     KEY,
@@ -44,7 +47,8 @@ def test_no_visible_key_is_skipped(condition: Condition) -> None:
         last = min(first + TILE, QUERIES) - 1
         names = {"first": first, "last": last, "tl": Numbers}
         begin, end = (eval(text, names) if text else default for text, default in ((lower, 0), (upper, KEYS)))
-        shown = [key for key in range(KEYS) for query in range(first, last + 1) if condition.holds(query, key)]
+        tile = range(first, last + 1)
+        shown = [key for key in range(KEYS) for query in tile if condition.shows(Index((), query), Index((), key))]
         assert all(max(begin, 0) <= key < min(end, KEYS) for key in shown)
         if condition in (CAUSAL, WINDOW, PREFIX, SHIFTED, LATER) and shown:
             assert (max(begin, 0), min(end, KEYS)) == (min(shown), max(shown) + 1), "and no more than these"
@@ -56,5 +60,16 @@ def test_an_unknown_part_of_a_mask_leaves_the_ranges_of_the_others() -> None:
 
 
 def test_queries_without_any_visible_key_are_noticed() -> None:
-    assert covers_rows(CAUSAL, QUERIES, KEYS)
+    assert all(covers_rows(condition, QUERIES, KEYS) for condition in (CAUSAL, WINDOW, PREFIX, SHIFTED))
     assert not covers_rows(at_least(DIFFERENCE, 1), QUERIES, KEYS), "the first query sees none"
+    assert not covers_rows(WINDOW, KEYS + 10, KEYS), "the last query sees none"
+
+
+def test_rows_are_covered_in_all_of_a_range() -> None:
+    tokens: Any = DynamicSize.of(FreeSize("tokens", 1, 100), (0, 1))
+    difference = Index.of(Symbol(QUERY, tokens)).plus(Index.of(Symbol(KEY, tokens)).times(-1))
+    assert covers_rows(at_least(difference, 0), tokens, tokens)
+    assert covers_rows(at_least(difference, -7), tokens, tokens + 7), "keys of earlier tokens"
+    assert not covers_rows(at_least(difference, 7), tokens, tokens + 7)
+    assert not covers_rows(at_least(Index.of(Symbol(KEY, tokens)), 5), tokens, tokens), "few tokens have no fifth key"
+    assert bounds(at_least(difference, 0 - tokens)) == (None, "last + (size_tokens + 1)")
