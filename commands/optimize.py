@@ -19,7 +19,6 @@ from ..core.events import Emit, Note, PartDone
 from ..core.files import write_whole
 from ..corpus import find_problem
 from ..corpus.backward import backward_problem
-from ..corpus.functions.target import is_function
 from ..runtime import command
 from ..runtime.jobs import at_workload
 from ..runtime.options.groups import WHERE, ReturnOptions, RunOptions
@@ -69,8 +68,9 @@ class Options(RunOptions, ReturnOptions):
 
     dynamic: str | None = option(
         None,
-        "A size of the problem that is free within a range, tokens=1..8192: kernels get it as an argument and are "
-        "timed at several values; few configs, and the rule that chooses among them, are written.",
+        "A size of the problem, or of a function's inputs, that is free within a range, tokens=1..8192: kernels get it "
+        "as an argument and are timed at several values; few configs, and the rule that chooses among them, are "
+        "written.",
         WHERE,
         metavar="SIZE=LOW..HIGH",
     )
@@ -89,8 +89,8 @@ class Options(RunOptions, ReturnOptions):
             free = FreeSize.of(self.dynamic, "dynamic")
             if free.low == free.high:
                 raise OptionError(f"`dynamic` {self.dynamic!r} is one size", "write tokens=1..8192")
-            if self.backward or self.remote is not None or is_function(self.kernel):
-                other = "`backward`" if self.backward else "`evaluator`" if self.remote else "a function as `kernel`"
+            if self.backward or self.remote is not None:
+                other = "`backward`" if self.backward else "`evaluator`"
                 raise OptionError(f"`dynamic` does not go together with {other}", "leave one of them out")
         if self.backward and self.problem is None:
             raise OptionError("`backward` needs a `problem`", "name the module whose gradients are to be optimized")

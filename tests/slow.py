@@ -27,6 +27,7 @@ SLOW = (
     "cli/test_commands.py::test_list_slow_remembers_and_feeds_a_batch",
     "cli/test_commands.py::test_quiet_no_save_and_resume_after_a_change",
     "cli/test_commands.py::test_two_kernels_of_a_problem_in_a_batch_keep_their_evaluations_apart",
+    "cli/test_dynamic.py::test_a_function_is_optimized_for_a_range",
     "cli/test_dynamic.py::test_a_kernel_of_a_range_is_optimized_and_deployed",
     "cli/test_planted_key.py",
     "cli/test_traces.py::test_a_definition_is_optimized_into_a_solution",

@@ -1,7 +1,8 @@
 """A run in whose range one size is free: its kernel with few configs, and the rule that chooses among them by the size.
 
 Trials are timed at several values of the size. The configs are the fewest with which all values together lose at most
-`ALLOWED` against the best trial at each, by the mechanism of `tune gemm`.
+`ALLOWED` against the best trial at each, by the mechanism of `tune gemm`. A user's function gets the rule alone: its
+patch chooses among the same configs where the function launches.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...core import Config, Evaluation, JointProblem, Judge, Kernel, OptionError, TorchProblem
+from ...core import DEFAULT_WORKLOAD, Config, Evaluation, JointProblem, Judge, Kernel, OptionError, TorchProblem
 from ...core.dynamic_size import FreeSize
 from ...core.events import Emit, Warned
 from ...core.evidence import RULE, with_evidence
 from ...core.files import write_whole
 from ...core.workload_rows import MOST_LOST
+from ...corpus.functions.size_choices import between
 from ...runtime.first_kernels import OpenProblem
 from ...runtime.jobs import Job
 from ...tuners.gemm.cover import cover
@@ -61,10 +63,11 @@ class SizeRule:
 
 @dataclass(frozen=True)
 class SizedKernel:
-    """A file that was written for a part of the range."""
+    """A config, and the file that was written, for a part of the range."""
 
     serves: FreeSize
-    path: Path
+    path: Path | None
+    """None for a user's function."""
     config: Config
     speedup: float
 
@@ -79,7 +82,9 @@ def in_range(settings: SessionSettings, free: FreeSize) -> SessionSettings:
     """Return settings whose problems are judged at several values of a size, with kernels that are right at all."""
 
     def joint(problem: TorchProblem) -> JointProblem:
-        if isinstance(problem, JointProblem) or not problem.has_free_sizes:
+        if problem.package is not None and isinstance(problem, JointProblem) and problem.members:
+            problem = problem.at(DEFAULT_WORKLOAD)
+        if not problem.has_free_sizes or (isinstance(problem, JointProblem) and problem.package is None):
             raise OptionError(f"`dynamic`: recorded workloads of {problem.id} have sizes of their own", "leave it out")
         if free.name not in problem.integers:
             known = ", ".join(problem.integers) or "none"
@@ -124,11 +129,11 @@ def rule_of(problem: JointProblem, best: Evaluation, tried: Sequence[Evaluation]
 
 
 def _with_limits(parts: Sequence[SizedConfig], free: FreeSize) -> Sequence[SizedConfig]:
-    """Return the parts with their limits, midway between measured values by ratio."""
+    """Return the parts with their limits, half way between measured values, where a patch has them, too."""
     low, found = free.low, []
     for place, part in enumerate(parts):
         last = place == len(parts) - 1
-        high = free.high if last else math.isqrt(part.measured[-1] * parts[place + 1].measured[0])
+        high = free.high if last else between(part.measured[-1], parts[place + 1].measured[0])
         found.append(replace(part, serves=FreeSize(free.name, low, high)))
         low = high + 1
     return found
@@ -144,6 +149,8 @@ def write_by_size(
     emit: Emit,
 ) -> tuple[Path | None, tuple[SizedKernel, ...]]:
     """Check each config once more in the middle of its part, and write a kernel file for each part, and the rule.
+
+    Of a user's function no kernel files are written, since they need its package.
 
     A config that fails there is left out, with a warning: the reference serves its part. Where all fail, nothing is
     written, and the files of an earlier run stay.
@@ -161,14 +168,15 @@ def write_by_size(
             emit(Warned(f"{part.serves.in_words} is left out: {checked.message or checked.status} in its last check"))
             continue
         serves = [free.name, part.serves.low, part.serves.high]
-        path = folder / f"{free.name}_{part.serves.low}_{part.serves.high}.py"
-        texts[path] = with_evidence(kernel.source, member, checked, first, serves=serves)
+        path = folder / f"{free.name}_{part.serves.low}_{part.serves.high}.py" if problem.package is None else None
+        if path is not None:
+            texts[path] = with_evidence(kernel.source, member, checked, first, serves=serves)
         written.append(SizedKernel(part.serves, path, part.config, checked.speedup.ratio))
         rows.append(
             {
                 "from": part.serves.low,
                 "to": part.serves.high,
-                "kernel": path.name,
+                **({"kernel": path.name} if path is not None else {}),
                 "config": dict(part.config),
                 "measured_at": part.middle,
                 "latency_ms": checked.latency_ms,
@@ -185,3 +193,13 @@ def write_by_size(
     lost = {"slowdown": round(rule.slowdown, 4), "worst": round(rule.worst, 4), "timed_at": sorted(members)}
     path = write_whole(folder / RULE, json.dumps({**told, **lost}, indent=2) + "\n")
     return path, tuple(written)
+
+
+def of_rule(best: Evaluation, tried: Sequence[Evaluation], by_size: Sequence[SizedKernel]) -> list[Evaluation]:
+    """Return the trials of a rule's configs, the one that is the fastest in all of the range first.
+
+    The best one alone where no config passed its last check.
+    """
+    configs = {item.config for item in by_size}
+    rows = {Config(item.config): item for item in (*tried, best) if item.ok and Config(item.config) in configs}
+    return sorted(rows.values(), key=lambda item: item.latency_ms or math.inf) or [best]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -14,7 +15,7 @@ from ...agent.models.choice import Kind
 from ...agent.results import Results
 from ...agent.stopping import TARGET, StoppingCriteria
 from ...agent.workbench import Workbench
-from ...core import Budget, Evaluation, JointProblem, Journal, OptionError, Problem
+from ...core import Budget, Config, Evaluation, JointProblem, Journal, OptionError, Problem
 from ...core.baselines import COMPILE, against_text
 from ...core.events import Emit, Note, RunStarted, notes
 from ...core.space_inference import declared_space
@@ -27,7 +28,7 @@ from ...runtime.jobs import Job, keep, require_timed, run_record, same_run
 from ...runtime.proposers import OpenProposer, Proposers
 from ...runtime.write_result import NOTHING, same_but_config, save_solution, select_autotune_configs, write_result
 from ...tuners import catalogue
-from .by_size import SizedKernel, write_by_size
+from .by_size import SizedKernel, of_rule, write_by_size
 from .result import Result, faster_first
 from .settings import SessionSettings
 
@@ -103,7 +104,7 @@ class KernelOptimizer:
             outcome = self._run(job, journal, opened, criteria)
             result = self._saved(job, outcome, path, opened.spent())
             try:
-                result = result.model_copy(update={"patch": self._brought_back(job, outcome)})
+                result = result.model_copy(update={"patch": self._brought_back(job, outcome, result.by_size)})
             finally:
                 journal.append(result.finished)
             return result
@@ -176,8 +177,8 @@ class KernelOptimizer:
         judge = self._evaluators.judge((), self._evaluators.pool[0])
         return write_by_size(folder, job.problem, outcome, job.kernel, _tried(outcome), judge, self._emit)
 
-    def _brought_back(self, job: Job, outcome: Outcome) -> Path | None:
-        """Write the result as a patch or into Triton's cache, if requested."""
+    def _brought_back(self, job: Job, outcome: Outcome, by_size: Sequence[SizedKernel]) -> Path | None:
+        """Write the result as a patch or into Triton's cache, if requested; of a range with the rule's configs."""
         way = self._settings.destination
         if job.function is None:
             return None
@@ -185,12 +186,16 @@ class KernelOptimizer:
             self._emit(Note(NOTHING))
             return None
 
-        tried = _tried(outcome)
-        best = outcome.best.model_copy(update={"config": dict(outcome.kernel.config)})
+        compared = tried = _tried(outcome)
+        kernel = outcome.kernel
+        best = outcome.best.model_copy(update={"config": dict(kernel.config)})
+        if by_size:
+            best, *compared = of_rule(best, tried, by_size)
+            kernel = kernel.bind(Config(best.config))
         keys = workload_keys(job.function, job.problem)
-        configs = select_autotune_configs(best, tried, keys)
+        configs = select_autotune_configs(best, compared, keys)
         evaluator = self._evaluators.searcher(self._evaluators.pool[0])
-        return write_result(way, job, outcome.kernel, best, configs, tried, evaluator, self._emit, tried, keys)
+        return write_result(way, job, kernel, best, configs, tried, evaluator, self._emit, compared, keys)
 
     def _prepare(self, problem: Problem, backend: str) -> Path:
         """Check that the model answers, and make room for a run that does not resume; the path of its transcript."""

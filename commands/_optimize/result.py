@@ -174,7 +174,9 @@ class Result(result.Result):
         yield Text.from_markup(f"{wanted}stopped: {escape(outcome.stopped)}")
         yield from (escape(item.in_words) for item in self.by_size)
         if self.rule is not None:
-            yield f"kernels and rule of the range, for 'kernelwright deploy': {escape(str(self.rule.parent))}"
+            deployed = any(item.path is not None for item in self.by_size)
+            named = "kernels and rule of the range, for 'kernelwright deploy'" if deployed else "rule of the range"
+            yield f"{named}: {escape(str(self.rule.parent if deployed else self.rule))}"
         yield from file_lines(kernel=self.kernel, solution=self.solution, patch=self.patch, history=self.history)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from kernelwright.agent.loop import Outcome
-from kernelwright.commands._optimize.by_size import rule_of, write_by_size
+from kernelwright.commands._optimize.by_size import SizedKernel, of_rule, rule_of, write_by_size
 from kernelwright.core import Config, Evaluation, JointProblem, PythonKernel, TorchProblem
 from kernelwright.core.dynamic_size import FreeSize
 from kernelwright.core.events import Event, Warned
@@ -19,6 +20,7 @@ from ..conftest import SCALE_KERNEL
 from ..deploy.results import own_tests
 from ..deploy.test_dynamic import CHOICE, PROBLEM, SCAN, SOFT_CAPPED
 from ..fakes import evaluation
+from ..user_packages import LINEAR, apply, run_tests
 from .commands import kernelwright, refused
 
 NORM = TorchProblem(id="norm", name="norm", source=PROBLEM)
@@ -44,7 +46,7 @@ def test_few_configs_serve_parts_of_the_range() -> None:
     close = timed(problem, 2, 0.999, 1.01, 2.02, 8.0, 64.0)
     rule = rule_of(problem, small, [small, large, close])
     served = [(part.serves.low, part.serves.high, part.config["BLOCK"]) for part in rule.parts]
-    assert served == [(1, 182, 1), (183, 4096, 8)]
+    assert served == [(1, 256, 1), (257, 4096, 8)]
     assert [part.middle for part in rule.parts] == [8, 512] and rule.worst < 1.01
     one = rule_of(problem, close, [close, timed(problem, 4, 1.0, 1.0, 2.0, 8.0, 63.0)])
     assert len(one.parts) == 1 and one.parts[0].serves == problem.free  # what little is lost is not worth a second
@@ -110,6 +112,38 @@ def test_a_kernel_of_a_range_is_optimized_and_deployed(tmp_path: Path) -> None:
     assert run.returncode == 0, run.stderr
     parts = [f"{part['from']} <= batch_size <= {part['to']}" for part in found["rule"]]
     assert [text.partition(":")[0] for text in json.loads(run.stdout)["serves"]] == parts
+
+
+@pytest.mark.timeout(900)
+def test_a_function_is_optimized_for_a_range(tmp_path: Path) -> None:
+    folder = LINEAR.copied(tmp_path)
+    function, reference, inputs = LINEAR.at(folder)
+    given = ("--reference", reference, "--inputs", inputs, "--patch", "out.diff", "--dynamic", "rows=16..100")
+    options = ("--device", "cpu", "--sandbox", "none", "--max-trials", "6")
+    run = kernelwright("optimize", "--kernel", function, *given, *options, cwd=folder)
+    assert "rule of the range: " in run.stdout, run.stdout + run.stderr
+    (rule,) = (folder / "results" / "dynamic").glob("*/rule.json")
+    assert [*rule.parent.iterdir()] == [rule], "kernels of a package are its own files"
+    found = json.loads(rule.read_text())
+    assert (found["size"], found["from"], found["to"]) == ("rows", 16, 100)
+    assert found["timed_at"][0] == 16 and found["timed_at"][-1] == 100
+    parts = [(part["from"], part["to"]) for part in found["rule"]]
+    assert parts[0][0] == 16 and parts[-1][1] == 100
+    assert all(before[1] + 1 == after[0] for before, after in pairwise(parts))
+    assert all(part["config"] and "kernel" not in part for part in found["rule"])
+    if (folder / "out.diff").exists():
+        assert apply(folder / "out.diff", folder).returncode == 0
+        assert run_tests(folder, interpreted=False).returncode == 0
+
+
+def test_a_patch_has_the_configs_of_the_rule() -> None:
+    problem = JointProblem.in_range(NORM, FreeSize("tokens", 1, 4096))
+    small, large = timed(problem, 1, 1.0, 1.0, 2.0, 8.0, 64.0), timed(problem, 8, 4.0, 4.0, 2.5, 4.0, 32.0)
+    middle = timed(problem, 4, 1.5, 1.5, 2.0, 4.5, 36.0)
+    rule = rule_of(problem, middle, [small, large])
+    kept = [SizedKernel(part.serves, None, part.config, 1.0) for part in rule.parts]
+    assert [item.config["BLOCK"] for item in of_rule(middle, [small, large], kept)] == [1, 8]
+    assert of_rule(middle, [small, large], []) == [middle]
 
 
 @pytest.mark.gpu
