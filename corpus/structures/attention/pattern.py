@@ -196,7 +196,8 @@ class Attention:
         """Return whether no query sees other keys than the first, but for the newest: no tile skips more blocks."""
         begin, end = self.limits()
         by_query = re.search(r"\b(first|last)\b", f"{begin} {end}")
-        return by_query is None or (begin == "0" and self.hidden.condition.holds(0, self.keys - self.queries))
+        newest = Index((), self.keys - self.queries)
+        return by_query is None or (begin == "0" and self.hidden.condition.shows(Index(), newest))
 
     def shares_keys(self) -> bool:
         """Return whether keys and values are the same for all rows of a tile."""
