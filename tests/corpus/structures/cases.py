@@ -15,8 +15,10 @@ from typing import Any
 from kernelwright.core import PythonKernel
 from kernelwright.core.expressions import Expression
 
+ALL = os.environ.get("KERNELWRIGHT_ALL_PAIRS") == "1"
 SCRIPT = Path(__file__).with_name("check_structures.py")
-DTYPES = ("float32", "bfloat16", "float16")
+DTYPES = ("float32", "bfloat16", *(["float16"] if ALL else []))
+"""Kernels for the dtypes of 16 bits differ in its name alone."""
 _FORM = """
 import torch
 import torch.nn.functional as F
@@ -104,18 +106,19 @@ class Made:
 
 
 def made(folder: Path, problems: Mapping[str, str]) -> dict[str, Made]:
-    """Make kernels of problems, run them in Triton's interpreter and compile them for sm_90."""
+    """Make kernels of problems, compile them for sm_90, and run them in Triton's interpreter."""
     for name, text in problems.items():
         (folder / f"{name}.py").write_text(text)
     files = [str(folder / f"{name}.py") for name in problems]
-    run, compiled = (_script(folder, files, {"TRITON_INTERPRET": value}) for value in ("1", "0"))
+    compiled, run = (_script(folder, files, {"TRITON_INTERPRET": value}) for value in ("0", "1"))
+    sources = {name: (folder / f"{name}_kernel.py").read_text() for name in problems}
     return {
         name: Made(
-            header=run[name]["header"],
+            header=sources[name].splitlines()[0].strip('"'),
             error=run[name]["error"],
             eager=run[name]["eager"],
             same_form=run[name]["form"],
-            source=(folder / f"{name}_kernel.py").read_text(),
+            source=sources[name],
             shared=compiled[name]["shared"],
         )
         for name in problems

@@ -2,11 +2,10 @@
 
     check_structures.py FOLDER PROBLEM.py...
 
-Each file of a problem becomes a kernel file in FOLDER; where programs share results, one in which none does is checked,
-too. With TRITON_INTERPRET=1 it runs in Triton's interpreter and is
-compared with the reference in fp64; else each launch is compiled for sm_90, without a GPU. A problem with `FREE` has a
-size that is free within a range: it is checked at several. A process of its own, since Triton reads its setting when it
-is imported.
+Each file of a problem becomes a kernel file in FOLDER, of which each launch is compiled for sm_90, without a GPU; where
+programs share results, one in which none does is checked, too. With TRITON_INTERPRET=1 the files that a call before has
+made run in Triton's interpreter and are compared with the reference in fp64. A problem with `FREE` has a size that is
+free within a range: it is checked at several. A process of its own, since Triton reads its setting when it is imported.
 """
 
 from __future__ import annotations
@@ -23,14 +22,9 @@ from typing import Any
 
 import torch
 import triton
-from kernelwright.agent.first_kernels.from_structures import structured_kernel
-from kernelwright.agent.first_kernels.unsupported_code import UnsupportedCodeError
 from kernelwright.core import TorchProblem
 from kernelwright.core.dynamic_size import FreeSize
-from kernelwright.core.operator_graph import OperatorGraph
 from kernelwright.evaluators.languages.triton_interpreter import fix_interpreter
-from kernelwright.evaluators.reference.free_sizes import dynamic_shapes
-from kernelwright.evaluators.reference.operator_graphs import operator_graph
 from triton._utils import canonicalize_dtype
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
@@ -115,27 +109,36 @@ def compiled(new: Any, inputs: list[Any]) -> dict[str, Any]:
     return {"shared": shared}
 
 
+def made(folder: Path, path: Path, problem: Any, model: Any, inputs: list[Any], free: FreeSize | None) -> None:
+    """Make the kernel of a problem, and write it and its variants."""
+    # The interpreter's process needs none of these, which take seconds to import.
+    from kernelwright.agent.first_kernels.from_structures import structured_kernel
+    from kernelwright.core.operator_graph import OperatorGraph
+    from kernelwright.evaluators.reference.free_sizes import dynamic_shapes
+    from kernelwright.evaluators.reference.operator_graphs import operator_graph
+
+    shapes = None if free is None else dynamic_shapes(types.SimpleNamespace(module=problem), free)
+    graph = OperatorGraph.model_validate_json(json.dumps(operator_graph(model, inputs, free, shapes)))
+    kernel = structured_kernel(
+        TorchProblem(id=f"level1/{path.stem}", name=path.stem, source=path.read_text(), path=str(path)), graph
+    )
+    (folder / f"{path.stem}_kernel.py").write_text(kernel.source)
+    alone = re.sub(r"^(SPLITS_\d+) = \d+$", r"\1 = 1", kernel.source, flags=re.MULTILINE)
+    for number, source in enumerate(dict.fromkeys([kernel.source, alone])):
+        (folder / f"{path.stem}_{number}.py").write_text(source)
+
+
 def checked(folder: Path, path: Path) -> dict[str, Any]:
     problem = loaded(path)
     torch.manual_seed(0)
     model, inputs = problem.Model(*problem.get_init_inputs()), problem.get_inputs()
-    free, shapes = None, None
-    if hasattr(problem, "FREE"):
-        free = FreeSize(*problem.FREE)
-        shapes = dynamic_shapes(types.SimpleNamespace(module=problem), free)
-    graph = OperatorGraph.model_validate_json(json.dumps(operator_graph(model, inputs, free, shapes)))
-    try:
-        kernel = structured_kernel(
-            TorchProblem(id=f"level1/{path.stem}", name=path.stem, source=path.read_text(), path=str(path)), graph
-        )
-    except UnsupportedCodeError as refused:
-        return {"refused": str(refused)}
-    (folder / f"{path.stem}_kernel.py").write_text(kernel.source)
-    alone = re.sub(r"^(SPLITS_\d+) = \d+$", r"\1 = 1", kernel.source, flags=re.MULTILINE)
+    free = FreeSize(*problem.FREE) if hasattr(problem, "FREE") else None
+    if not INTERPRETED:
+        made(folder, path, problem, model, inputs, free)
     found: dict[str, Any] = {}
-    for number, source in enumerate(dict.fromkeys([kernel.source, alone])):
-        file = folder / f"{path.stem}_{number}.py"
-        file.write_text(source)
+    for file in (folder / f"{path.stem}_{number}.py" for number in range(2)):
+        if not file.exists():  # the kernel has no variant
+            continue
         new = loaded(file).ModelNew(*problem.get_init_inputs())
         new.load_state_dict(model.state_dict())
         for value in sorted({free.low, free.low + 1, free.high // 2 | 1, free.high}) if free else [None]:
@@ -143,7 +146,7 @@ def checked(folder: Path, path: Path) -> dict[str, Any]:
                 setattr(problem, free.name, value)
                 inputs = problem.get_inputs()
             found = worse(found, interpreted(new, model, inputs) if INTERPRETED else compiled(new, inputs))
-    return {"header": kernel.source.splitlines()[0].strip('"'), **found}
+    return found
 
 
 def worse(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Convolutions as products: right in Triton's interpreter in three dtypes, compiled for sm_90."""
+"""Convolutions as products: right in Triton's interpreter in each dtype, compiled for sm_90."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running sums and products: right in Triton's interpreter in three dtypes, compiled for sm_90."""
+"""Running sums and products: right in Triton's interpreter in each dtype, compiled for sm_90."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pooling and depthwise convolutions: right in Triton's interpreter in three dtypes, compiled for sm_90."""
+"""Pooling and depthwise convolutions: right in Triton's interpreter in each dtype, compiled for sm_90."""
 
 from __future__ import annotations
 
