@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 from kernelwright.corpus import find_kernel
@@ -41,11 +43,20 @@ def check(source: str, shape: str, *seeds: int) -> None:
         torch.testing.assert_close(*multiply(source, shape, seed), atol=0.5, rtol=1e-2)  # of bf16
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("form", ["roles", "turns", "pairs"])
-@pytest.mark.parametrize(
-    ("columns", "stages", "groups"), [(BLOCK, 1, 2), (BLOCK, 4, 2), (2 * BLOCK, 2, 2), (2 * BLOCK, 3, 2), (BLOCK, 3, 3)]
-)
+FORMS = ("roles", "turns", "pairs")
+SETTINGS = ((BLOCK, 1, 2), (BLOCK, 4, 2), (2 * BLOCK, 2, 2), (2 * BLOCK, 3, 2), (BLOCK, 3, 3))
+"""Columns of a tile, stages, and groups."""
+CASES = [
+    (shape, form, *setting)
+    for i, shape in enumerate(SHAPES)
+    for j, form in enumerate(FORMS)
+    for k, setting in enumerate(SETTINGS)
+    if (i + j + k) % len(SETTINGS) == 0 or os.environ.get("KERNELWRIGHT_ALL_PAIRS") == "1"
+]
+"""Each form with each shape; KERNELWRIGHT_ALL_PAIRS=1 tries these with each setting, not with one."""
+
+
+@pytest.mark.parametrize(("shape", "form", "columns", "stages", "groups"), CASES)
 def test_values_in_an_order_of_the_groups_by_chance(
     shape: str, form: str, columns: int, stages: int, groups: int
 ) -> None:
