@@ -12,18 +12,21 @@ from kernelwright.testing.retriever import MakeRetriever, shipped
 from ..rag.models import embedder
 from ..surroundings import example_vectors
 
-MAKERS: dict[str, MakeRetriever] = {
-    "full": lambda examples: ExampleRetriever(examples, embedder(), example_vectors()),
-    "words only": lambda examples: ExampleRetriever(examples, None),
-}
 
-
-class TestExampleRetriever(RetrieverSuite):
-    @pytest.fixture(params=MAKERS)
-    def create(self, request: pytest.FixtureRequest) -> MakeRetriever:
-        return MAKERS[request.param]
-
+class OwnSuite(RetrieverSuite):
     def test_reasons_are_given(self, create: MakeRetriever) -> None:
         query = Query("online softmax", TRITON, Target.CUDA, operation="softmax", category="memory")
         why = create(shipped()).search(query, 1)[0].why
         assert "also softmax" in why and "in triton" in why and "cures a memory bottleneck" in why
+
+
+class TestByWords(OwnSuite):
+    @pytest.fixture
+    def create(self) -> MakeRetriever:
+        return lambda examples: ExampleRetriever(examples, None)
+
+
+class TestWithEmbeddings(OwnSuite):
+    @pytest.fixture
+    def create(self) -> MakeRetriever:
+        return lambda examples: ExampleRetriever(examples, embedder(), example_vectors())
