@@ -85,39 +85,46 @@ def test_a_dotenv_of_a_project_sends_no_key_elsewhere(kernel_file: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("command", "setting", "name"),
+    ("command", "settings"),
     [
-        ("optimize", 'sandbox = "none"', "sandbox"),
-        ("optimize", 'api_base = "http://localhost"', "api_base"),
-        ("optimize", "max_cost = 1000", "max_cost"),
-        ("optimize", "resume = true", "resume"),
-        ("optimize", "require_replay = false", "require_replay"),
-        ("optimize", 'allow_torch = "all"', "allow_torch"),
-        ("optimize", 'evaluator = "ray"', "evaluator"),
-        ("optimize", 'ray_address = "a.b:1"', "ray_address"),
-        ("optimize", 'reference = "evil.py::run"', "reference"),
-        ("optimize", 'results = "../elsewhere"', "results"),
-        ("optimize", 'results = "link/x"', "results"),
-        ("optimize", 'program = "p.json"', "program"),
-        ("mcp", 'root = "/"', "root"),
-        ("mcp", "port = 1", "port"),
-        ("mcp", "max_seconds = 1e9", "max_seconds"),
-        ("tune kernel", 'warm = ["a", "/etc/passwd"]', "warm"),
-        ("tune kernel", "compilers = 1000", "compilers"),
-        ("check", 'junit = "/tmp/x"', "junit"),
-        ("retrieve", 'examples = "theirs"', "examples"),
+        (
+            "optimize",
+            [
+                'sandbox = "none"',
+                'api_base = "http://localhost"',
+                "max_cost = 1000",
+                "resume = true",
+                "require_replay = false",
+                'allow_torch = "all"',
+                'evaluator = "ray"',
+                'ray_address = "a.b:1"',
+                'reference = "evil.py::run"',
+                'results = "../elsewhere"',
+                'program = "p.json"',
+            ],
+        ),
+        ("optimize", ['results = "link/x"']),
+        ("mcp", ['root = "/"', "port = 1", "max_seconds = 1e9"]),
+        ("tune kernel", ['warm = ["a", "/etc/passwd"]', "compilers = 1000"]),
+        ("check", ['junit = "/tmp/x"']),
+        ("retrieve", ['examples = "theirs"']),
     ],
 )
-def test_these_need_trust(project: Path, command: str, setting: str, name: str) -> None:
+def test_these_need_trust(project: Path, command: str, settings: list[str]) -> None:
     (project / "link").symlink_to(project.parent)
-    write(project, f"[{command.replace(' ', '.')}]\n{setting}\n")
+    write(project, "\n".join([f"[{command.replace(' ', '.')}]", *settings, ""]))
+    names = {setting.partition(" = ")[0] for setting in settings}
     rows = json.loads(kernelwright("config", *command.split(), "--json", cwd=project).stdout)
-    (row,) = [row for row in rows if row["option"] == name]
-    assert row["where"] == "default" and row["refused"].startswith(str(project))
+    chosen = {row["option"]: row for row in rows if row["option"] in names}
+    assert chosen.keys() == names
+    for name, row in chosen.items():
+        assert row["where"] == "default" and row["refused"].startswith(str(project)), name
     assert kernelwright("trust", project, cwd=project).returncode == 0
     rows = json.loads(kernelwright("config", *command.split(), "--json", cwd=project).stdout)
-    (row,) = [row for row in rows if row["option"] == name]
-    assert row["where"].startswith(str(project)) and "refused" not in row
+    chosen = {row["option"]: row for row in rows if row["option"] in names}
+    assert chosen.keys() == names
+    for name, row in chosen.items():
+        assert row["where"].startswith(str(project)) and "refused" not in row, name
 
 
 def test_harmless_ones_count_and_are_told(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
