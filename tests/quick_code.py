@@ -1,4 +1,4 @@
-"""Code of pages and notebooks, with kernelwright's functions as quick as its commands are in tests."""
+"""Code of pages and notebooks, with kernelwright's functions as quick as its commands in tests, without a sandbox."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import inspect
 
 import kernelwright
 
+OPTIONS = {"quick": True, "sandbox": "none"}
+
 
 def quickly(code: str) -> ast.Module:
-    """Return code with `quick=True` in calls of functions of kernelwright that have this option and do not set it.
+    """Return code with `OPTIONS` in calls of functions of kernelwright that have one of these and do not set it.
 
-    Functions read no variables, so `KERNELWRIGHT_QUICK` does not reach them: in full they wait until nothing else runs.
+    Functions read no variables, so `KERNELWRIGHT_QUICK` does not reach them: in full they wait until nothing else runs,
+    and in a sandbox each starts servers that import torch anew.
     """
     return ast.fix_missing_locations(_Quick().visit(ast.parse(code)))
 
@@ -22,8 +25,8 @@ class _Quick(ast.NodeTransformer):
         match node.func:
             case ast.Attribute(value=ast.Name(id="kernelwright"), attr=name) if name in kernelwright.__all__:
                 options = inspect.signature(getattr(kernelwright, name)).parameters
-                if "quick" in options and "quick" not in {keyword.arg for keyword in node.keywords}:
-                    _add(node, "quick", ast.Constant(True))
+                for option in OPTIONS.keys() & options.keys() - {keyword.arg for keyword in node.keywords}:
+                    _add(node, option, ast.Constant(OPTIONS[option]))
         return node
 
 

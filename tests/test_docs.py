@@ -23,7 +23,8 @@ PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*
 @pytest.mark.timeout(900)  # what a page evaluates by itself waits for other tests to leave the processor idle
 @pytest.mark.filterwarnings("ignore:no tuned config of gemm")  # gemm.md says that it comes
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_examples_run(page: Path) -> None:
+def test_examples_run(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERNELWRIGHT_SANDBOX", "none")  # of commands: see `quickly`
     namespace: dict[str, object] = {}
     for block in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
         exec(compile(quickly(block), str(page), "exec"), namespace)

@@ -139,18 +139,20 @@ def test_references_without_a_backward_problem(source: str, why: str) -> None:
         backward_problem(problem(source))
 
 
-def test_a_backward_kernel_is_optimized_and_verified_on_a_cpu(tmp_path: Path) -> None:
+def test_a_backward_kernel_is_optimized_and_verified_on_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERNELWRIGHT_SANDBOX", "none")  # with it each evaluator imports torch anew
     (tmp_path / "square.py").write_text(SQUARED)
     (tmp_path / "square_kernel.py").write_text(KERNEL)
-    options = ("--kernel", "square_kernel.py", "--problem", "square.py", "--workload", "rows=512")
-    run = command("optimize", *options, "--backward", "--device", "cpu", "--quick", "--max-iterations", 1, cwd=tmp_path)
+    given = ("--kernel", "square_kernel.py", "--problem", "square.py", "--workload", "rows=512")
+    run = command("optimize", *given, "--backward", "--device", "cpu", "--quick", "--max-iterations", 1, cwd=tmp_path)
     assert run.returncode in (0, 3), run.stderr
     (written,) = (tmp_path / "results" / "backward").glob("square_backward_*.py")
-    verdict = kernelwright.evaluate(str(tmp_path / "square_kernel.py"), problem=str(written), device="cpu")
+    options: dict[str, Any] = {"problem": str(written), "device": "cpu", "sandbox": "none"}
+    verdict = kernelwright.evaluate(str(tmp_path / "square_kernel.py"), **options)
     assert verdict.correct, verdict.message
     wrong = tmp_path / "wrong.py"
     wrong.write_text(KERNEL.replace("2.0 * X", "3.0 * X"))
-    assert not kernelwright.evaluate(str(wrong), problem=str(written), device="cpu").correct
+    assert not kernelwright.evaluate(str(wrong), **options).correct
 
 
 def test_backward_needs_a_problem(tmp_path: Path) -> None:

@@ -202,7 +202,11 @@ def test_a_tuned_launcher_is_patched_and_right(tmp_path: Path) -> None:
     (path,) = files
     assert path.read_text() == files[path] and "x.numel(), 2.0, B, num_warps=2)" in files[path]
     verdict = kernelwright.evaluate(
-        f"{path}::scale", reference=f"{path}::scale_torch", inputs=f"{path}::inputs", device="cpu"
+        f"{path}::scale",
+        reference=f"{path}::scale_torch",
+        inputs=f"{path}::inputs",
+        device="cpu",
+        sandbox="none",
     )
     assert verdict.correct
     program = "import ops, torch; x, = ops.inputs(0); assert torch.equal(ops.scale(x), 2 * x)"
@@ -259,6 +263,7 @@ def test_local_blocks_of_tilelang_are_tuned_from_the_command_to_the_patch(tmp_pa
         reference=f"{path}::double_torch",
         inputs=f"{path}::inputs",
         device="cpu",
+        sandbox="none",
         trials=3,
         patch=patch,
         results=tmp_path / "results",
