@@ -139,7 +139,18 @@ def statements() -> dict[str, Callable[[Any], Any]]:
     }
 
 
-@pytest.mark.parametrize("kind", [*statements()])
+STATEMENTS = (
+    "past an array", "before an array", "at an argument", "a store alone", "a loop", "an endless loop", "a branch",
+    "a C function", "a packed function", "a field", "memory on the stack",
+)  # fmt: skip
+"""Their names, without an import of TileLang while tests are collected."""
+
+
+def test_all_statements_are_tried() -> None:
+    assert tuple(statements()) == STATEMENTS
+
+
+@pytest.mark.parametrize("kind", STATEMENTS)
 def test_statements_of_other_kinds_are_refused(modules: Modules, kind: str) -> None:
     from tilelang import tvm
 
