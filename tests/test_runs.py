@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -67,8 +68,12 @@ def test_more_long_tests_than_a_part_holds_are_dealt_too() -> None:
 
 
 def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--passed", "done/passed.txt", *options]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+    """Run pytest with xdist and no other plugin, of which some take seconds to import."""
+    command = [sys.executable, "-m", "pytest", "-p", "xdist", "-p", "no:cacheprovider", "--passed", "done/passed.txt"]
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    return subprocess.run(
+        [*command, *options], cwd=folder, env=environment, capture_output=True, text=True, timeout=120
+    )
 
 
 def test_a_run_goes_on_with_what_did_not_pass(tmp_path: Path) -> None:
