@@ -67,7 +67,7 @@ class Result(result.Result):
             refused = f"; {row['refused']} needs a trusted project" if "refused" in row else ""
             yield f"{row['command']}: {row['option']} = {row['value']}    ({row['where']}{refused})"
         if not self.rows:
-            yield "nothing is set: see docs/configuration.md for the files and variables"
+            yield "nothing is set: `kernelwright docs configuration` names the files and variables"
 
 
 def plan(options: Options, runtime: Runtime) -> Plan:

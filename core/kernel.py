@@ -114,7 +114,7 @@ class PythonKernel(Kernel):
         except (RecursionError, MemoryError):
             raise KernelError(f"{name} {TOO_DEEP}") from None
         if not any(isinstance(node, ast.ClassDef) and node.name == "ModelNew" for node in tree.body):
-            raise KernelError(f"{name} defines no class ModelNew; a kernel file needs one (see docs/kernels.md)")
+            raise KernelError(f"{name} defines no class ModelNew, which a kernel needs (`kernelwright docs kernels`)")
         found = recognize(_imports(tree))
         if found is None:
             known = " nor ".join(item.id for item in known_languages())

@@ -48,7 +48,7 @@ ATTEMPTS = 3
 """Maximum number of kernels that a model writes until one is correct."""
 _FASTER = 0.95
 """Of the time of structures: from here down a model's kernel has what they lack."""
-INSTEAD = "write a kernel file for it (docs/kernels.md), and name that"
+INSTEAD = "write a kernel file for it (`kernelwright docs kernels`), and name that"
 Writing = contextlib.AbstractContextManager["FirstKernelWriter"]
 
 

@@ -203,6 +203,7 @@ SLOW = (
     "runtime/test_write_result.py",
     "test_docs.py",
     "test_notebooks.py",
+    "test_package.py::test_a_wheel_works_away_from_the_checkout",
     "test_runs.py",
     "tuners/gemm/test_block_formats.py::test_the_analytic_choice_fits_and_compiles",
     "tuners/gemm/test_block_formats.py::test_the_operators_are_right_in_the_interpreter",

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
+from importlib.metadata import distributions
 from pathlib import Path
 
 import kernelwright
@@ -28,6 +32,8 @@ build.ensure_finalized()
 print(json.dumps(build.get_outputs(include_bytecode=False)))
 """
 """Asks the build backend which files a wheel gets, without making one."""
+COPIED = ("tests", "results", "benchmarks", "notebooks", ".*", "build", "*.egg-info", "__pycache__")
+"""What a copy of the checkout for a build leaves out."""
 NO_PACKAGES = {"tests", "benchmarks", "docs", "results", "build"}
 
 
@@ -45,6 +51,14 @@ def test_every_slow_test_is_there() -> None:
     for file, _, name in (entry.partition("::") for entry in SLOW):
         path = ROOT / "tests" / file
         assert path.exists() and re.search(rf"\b(def|class) {name}\(", path.read_text() if name else "def ("), file
+
+
+def test_the_readme_lists_every_extra_of_users() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    table = (ROOT / "README.md").read_text().partition("## Install")[2].partition("\n\n    kernelwright ")[0]
+    rows = [row.split(" | ")[0] for row in table.splitlines() if row.startswith("| `")]
+    listed = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    assert sorted([*listed, "dev", "docs"]) == sorted(extras)
 
 
 def test_every_package_is_searched_for_dead_code() -> None:
@@ -108,7 +122,9 @@ def test_a_wheel_holds_every_file_of_the_package(tmp_path: Path) -> None:
     folders = {name.split(".")[1] for name in listed if "." in name}
     files = {path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()}
     ours = {path.relative_to(ROOT).as_posix() for path in files if "__pycache__" not in path.parts}
-    assert ours | {"__init__.py", "__main__.py", "entry_points.py", "events.py", "python_api.py", "remote.py"} == packed
+    pages = {f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")}
+    modules = {"__init__.py", "__main__.py", "entry_points.py", "events.py", "python_api.py", "remote.py"}
+    assert ours | modules | pages | {"py.typed"} == packed
     for item in (
         "commands/templates",
         "prompts/guides",
@@ -116,3 +132,28 @@ def test_a_wheel_holds_every_file_of_the_package(tmp_path: Path) -> None:
         "corpus/kernels/triton/level1",
     ):
         assert any(path.startswith(item) for path in packed), item
+
+
+def test_a_wheel_works_away_from_the_checkout(tmp_path: Path) -> None:
+    """Its metadata has authors and classifiers, type checkers find its types, and it has a kernel and a page."""
+    shutil.copytree(ROOT, tmp_path / "checkout", ignore=shutil.ignore_patterns(*COPIED))
+    pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
+    build = [*pip, "-w", "wheel", "./checkout"]
+    subprocess.run(build, cwd=tmp_path, check=True, capture_output=True, timeout=200)
+    (wheel,) = (tmp_path / "wheel").glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "installed")
+    (found,) = distributions(name="kernelwright", path=[str(tmp_path / "installed")])
+    assert found.metadata["Author"] and found.metadata["Keywords"]
+    assert {point.name for point in found.entry_points.select(group="console_scripts")} == {"kernelwright", "optimize"}
+    assert (tmp_path / "installed" / "kernelwright" / "py.typed").is_file()
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
+    for arguments, says in (
+        (["-c", "import kernelwright; print(kernelwright.__file__)"], str(tmp_path / "installed")),
+        (["-m", "kernelwright", "docs", "timing"], "# Timing"),
+        (["-m", "kernelwright", "evaluate", "--kernel", "1_19", "--device", "cpu", "--dry-run"], "level1/1_19"),
+    ):
+        run = subprocess.run(
+            [sys.executable, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert run.returncode == 0 and says in run.stdout, run.stdout + run.stderr

@@ -137,7 +137,7 @@ def read_table(path: Path) -> InputTable:
         raise OptionError(f"`inputs` {path} names no function", f"write it as {path}::inputs")
     if not path.is_file():
         raise OptionError(f"`inputs`: there is no file {path}")
-    with data_of(path, OptionError, "see docs/functions.md for its form", "is not a table of `inputs`"):
+    with data_of(path, OptionError, "`kernelwright docs functions` has its form", "is not a table of `inputs`"):
         said: Any = yaml.safe_load(read_text(path))
         if not isinstance(said, Mapping):
             raise ValueError("it is not a mapping")

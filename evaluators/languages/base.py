@@ -157,7 +157,7 @@ def support_of(language: Language) -> LanguageSupport:
     name = language_module(language)
     support = getattr(importlib.import_module(name), "SUPPORT", None)
     if not isinstance(support, LanguageSupport):
-        raise OptionError(f"the language {language.id} has no SUPPORT in {name}; see docs/languages.md")
+        raise OptionError(f"the language {language.id} has no SUPPORT in {name}; see `kernelwright docs languages`")
     return support
 
 

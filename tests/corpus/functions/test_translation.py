@@ -101,7 +101,7 @@ def test_constants_of_two_kernels_have_names_of_their_own(tmp_path: Path) -> Non
 )
 def test_a_table_that_is_none_names_the_entry(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "in.yaml").write_text(text)
-    with pytest.raises(OptionError, match=r"see docs/functions\.md for its form") as caught:
+    with pytest.raises(OptionError, match="`kernelwright docs functions` has its form") as caught:
         read_table(tmp_path / "in.yaml")
     assert said in str(caught.value)
 
