@@ -41,7 +41,7 @@ $(COMPLETE): $(READY) requirements/all.txt
 	@touch $@
 
 optimize: $(READY)
-	$(BIN)/optimize --kernel level1/1_94.py --target-speedup 1.3
+	$(BIN)/optimize level1/1_94.py --target-speedup 1.3
 
 # Tests wait for processes that they start: one worker more than CI has cores.
 WORKERS ?= 3

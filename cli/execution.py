@@ -41,6 +41,7 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Check all options
 LOG_LEVEL = "KERNELWRIGHT_LOG"
 _LACKING = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EMFILE, errno.ENFILE)
 """A closed pipe, a full disk, limits of files."""
+_NO_FLAG = ("no such option: -k", "no such option: -k (a kernel needs no flag)")
 _USAGE_ERROR: Any = typer.BadParameter.__base__
 """Errors of typer for unknown options and commands, and for values of a wrong type."""
 
@@ -129,7 +130,7 @@ def started(app: typer.Typer, name: str) -> int:
             error.show()  # the message is the help
         else:
             where = error.ctx.command_path if error.ctx else name
-            text = f"{message[:1].lower()}{message[1:]}".rstrip(".")
+            text = f"{message[:1].lower()}{message[1:]}".rstrip(".").replace(*_NO_FLAG)
             typer.echo(f"error: {text}{'' if text.endswith('?') else ';'} see `{where} --help`", err=True)
         return int(error.exit_code)
     except Exception as error:

@@ -20,9 +20,10 @@ from .execution import function_of, started
 from .parameters import examples_block
 
 OPTIMIZE = ("optimize",)
+HELP = {"help_option_names": ["-h", "--help"]}
 FIRST_STEPS = (
-    "optimize --kernel level1/1_94.py --target-speedup 1.3",
-    "evaluate --kernel 1_19",
+    "optimize level1/1_94.py --target-speedup 1.3",
+    "evaluate 1_19",
     "tune kernel 1_1 --trials 100",
 )
 app = typer.Typer(
@@ -30,6 +31,7 @@ app = typer.Typer(
     help=f"Make GPU and CPU kernels faster, and prove it.\n\n{examples_block(FIRST_STEPS)}",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    context_settings=HELP,
 )
 
 
@@ -101,7 +103,8 @@ def _print_version(wanted: bool) -> None:
 @app.callback(cls=CommandGroup)
 def root(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
+        bool,
+        typer.Option("--version", "-V", help="Print the version and exit.", callback=_print_version, is_eager=True),
     ] = False,
 ) -> None:
     """See the help of `app`."""
@@ -116,6 +119,6 @@ def optimize_main() -> None:
     """`optimize`, short for `kernelwright optimize`."""
     from .optimize import optimize
 
-    single = typer.Typer(pretty_exceptions_enable=False)
+    single = typer.Typer(pretty_exceptions_enable=False, context_settings=HELP)
     single.command("optimize")(optimize)
     sys.exit(started(single, "optimize"))

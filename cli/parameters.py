@@ -37,7 +37,9 @@ WIDTH = 76
 """Columns that a line of help has on a terminal of 80."""
 OptionsT = TypeVar("OptionsT", bound=Options)
 CommandT = TypeVar("CommandT", bound=Callable[..., None])
-SHORT = {"kernel": "-k", "list_slow": "-l", "quiet": "-q", "output": "-o"}
+SHORT = {"list_slow": "-l", "quiet": "-q", "output": "-o"}
+ARGUMENT = "{}_argument"
+"""Name of the parameter of an option that a command line also takes as an argument: `evaluate FILE`."""
 SINGULAR = {"params": "param"}
 """Flags that give one element of a Python sequence."""
 _NAMED = re.compile(r"`([a-z][a-z0-9_]*)`")
@@ -79,11 +81,14 @@ def with_options(
         names = {field.name for field in fields}
         settable = {name: option for name, option in settable_of(options, positional).items() if name in names}
         derived = [_parameter(field, types[field.name], field.name in positional) for field in fields]
+        derived = [*map(_argument, filter(_also_argument, fields)), *derived]
 
         @functools.wraps(command)
         def run(context: typer.Context, given: Mapping[str, Any] | None = None, **values: Any) -> None:
             if given is None:  # the outermost of several, which knows the options of all
                 given = _configured(context, run.option_fields)  # type: ignore[attr-defined]
+            for field in filter(_also_argument, fields):
+                values[field.name] = _either(field, values.pop(ARGUMENT.format(field.name)), values[field.name])
             own_values = {field.name: _value(field, values.pop(field.name)) for field in fields}
             more = {"context": context} if any(item.name == "context" for item in shown) else {}
             command(given={**own_values, **given}, **more, **values)
@@ -98,15 +103,40 @@ def with_options(
     return decorate
 
 
+def _also_argument(field: dataclasses.Field[Any]) -> bool:
+    return details_of(field).argument
+
+
+def _argument(field: dataclasses.Field[Any]) -> inspect.Parameter:
+    info = typer.Argument(help=as_flags(details_of(field).text), metavar=field.name.upper(), show_default=False)
+    name, kind = ARGUMENT.format(field.name), inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, default=None, annotation=Annotated[str | None, info])
+
+
+def _either(field: dataclasses.Field[Any], argument: str | None, flag: str | None) -> Any:
+    """Return the value of an option that is an argument or a flag. Ends the command for both, and where it lacks."""
+    from ..core.errors import OptionError
+
+    value = flag if argument is None else argument
+    if argument is not None and flag is not None:
+        raise typer.Exit(tell(OptionError(f"{argument!r} and `{field.name}` {flag!r} exclude each other")))
+    if value is None and field.default is dataclasses.MISSING:
+        raise typer.Exit(tell(OptionError(f"there is no {field.name}", "name one, such as 1_19 or my_kernel.py")))
+    return field.default if value is None else value
+
+
 def _parameter(field: dataclasses.Field[Any], kind: Any, positional: bool) -> inspect.Parameter:
     details: Details = details_of(field)
     needed = field.default is dataclasses.MISSING
     default = None if field.default is dataclasses.MISSING else field.default
+    described: dict[str, Any] = {"help": as_flags(details.text), "metavar": details.metavar}
     if details.texts:
         kind, default = list[str] | None, None
+    if details.argument:
+        kind, default, needed = str | None, None, False
+        described["help"] = f"The same as the argument {field.name.upper()}."
     if typing.get_origin(kind) is tuple:
         kind, default = GenericAlias(list, typing.get_args(kind)[:1]) | None, None
-    described: dict[str, Any] = {"help": as_flags(details.text), "metavar": details.metavar}
     if details.choices is not None:
         described |= {"metavar": details.metavar or "NAME", "autocompletion": _completing(details.choices)}
     info: Any
@@ -151,9 +181,12 @@ def _configured(context: typer.Context, fields: Mapping[str, tuple[dataclasses.F
     from ..runtime.configuration import sources
     from ..runtime.trusted_projects import configured, messages
 
-    given = {name for name in fields if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"}
+    def is_given(name: str) -> bool:
+        sources_of = [context.get_parameter_source(parameter) for parameter in (name, ARGUMENT.format(name))]
+        return any(getattr(source, "name", "") == "COMMANDLINE" for source in sources_of)
+
     try:
-        left = {name: field for name, field in fields.items() if name not in given}
+        left = {name: field for name, field in fields.items() if not is_given(name)}
         found = configured(command_of(context), left, sources())
         values = {name: setting.value_for(*fields[name]) for name, setting in found.settings.items()}
         for line in messages(found):

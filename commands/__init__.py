@@ -7,6 +7,7 @@ NAMES = {
     ("corpus", "list"): "list_examples",
     ("corpus", "verify"): "verify_corpus",
     ("deploy",): "deploy_operator",
+    ("list",): "list_problems",
     ("store", "add"): "add_to_store",
     ("store", "export"): "export_store",
     ("store", "list"): "list_store",

@@ -22,7 +22,7 @@ from ..runtime.options.option import Options as BaseOptions
 from ..runtime.options.option import described
 from ..runtime.runtime import Runtime
 
-EXAMPLES = ("docs", "docs timing", "docs timing | less")
+EXAMPLES = ("docs", "docs timing")
 POSITIONAL = ("page",)
 FOLDER = Path(__file__).parents[1] / "docs"
 

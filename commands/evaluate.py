@@ -22,9 +22,9 @@ from ._evaluate.verdict import EvaluationSubject, KernelJudge, Plan, protocols_o
 from ._evaluate.verdict import Result as Result
 
 EXAMPLES = (
-    "evaluate --kernel 1_19",
-    "evaluate --kernel my_kernel.py --problem 2_12 --baseline compile",
-    "evaluate --kernel 1_19 --protocol both --json",
+    "evaluate 1_19",
+    "evaluate my_kernel.py --problem 2_12 --baseline compile",
+    "evaluate 1_19 --protocol both --json",
 )
 AGENTS = ("kernel", "problem", "workload", "backend", "reference", "inputs", "baseline")
 

@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from ._optimize.kernel_optimizer import KernelOptimizer
 
 EXAMPLES = (
-    "optimize --kernel level1/1_94.py --target-speedup 1.3",
+    "optimize level1/1_94.py --target-speedup 1.3",
     "optimize --list-slow --dataset ~/KernelBench",
     "optimize --problem model.py --device cuda",
     "optimize --problem model.py --backward --device cuda",
     "optimize --recorded recorded --time-limit 1800",
     "optimize --problem model.py --dynamic tokens=1..8192 --device cuda",
-    "optimize --kernel ops.py::swiglu --reference ops.py::swiglu_torch --inputs bench.py::inputs --patch out.diff",
-    "optimize --kernel 2_10 --model openai/o3 --beam 2 --max-cost 3",
+    "optimize ops.py::swiglu --reference ops.py::swiglu_torch --inputs bench.py::inputs --patch out.diff",
+    "optimize 2_10 --model openai/o3 --beam 2 --max-cost 3",
 )
 VERBOSE = True
 ALSO = ("list_slow", ("threshold", "folder", "recorded", "again"))
@@ -59,6 +59,7 @@ class Options(RunOptions, ReturnOptions):
             "without a kernel: the first one is generated from torch.compile's code.",
             metavar="REF",
             trusted=True,
+            argument=True,
         ),
     )
 

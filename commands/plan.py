@@ -20,7 +20,7 @@ from ..runtime.options.trust import TrustOptions
 from ..runtime.result import EvaluationResult, JobResult
 from ..runtime.runtime import OpenLocal, Runtime
 
-EXAMPLES = ("plan --kernel 2_10 --workload tiny --save-plan plan",)
+EXAMPLES = ("plan 2_10 --workload tiny --save-plan plan",)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,7 +30,7 @@ from ..runtime.options.trust import ProofOptions
 from ..runtime.result import EXPLAIN, EvaluationResult, JobResult
 from ..runtime.runtime import OpenLocal, Runtime
 
-EXAMPLES = ("profile --kernel 1_19", "profile --kernel 2_10 --device cuda --ncu")
+EXAMPLES = ("profile 1_19", "profile 2_10 --device cuda --ncu")
 AGENTS = ("kernel", "problem", "workload", "backend", "reference", "inputs")
 AT_ROOFLINE = 1.05
 """Multiple of the floor below which nothing is left to gain."""

@@ -14,6 +14,8 @@ from .recorded import SolutionFile, find_solution, names_solution
 
 SHIPPED = Path(__file__).parent / "kernels"
 _HEADER = re.compile(r"^Problem Name:\s*(\S+)", re.MULTILINE)
+SHIPPED_KERNELS = "`kernelwright list` shows the shipped kernels"
+"""A hint in messages."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ def find_kernel(reference: str, backend: str, dataset: Path | None = None) -> Ke
         return available[identity]
     if is_folder(path):
         raise KernelError(
-            f"{path} is a folder; name one of its kernels: optimize --list-slow --folder {path} shows them"
+            f"{path} is a folder; name one of its kernels: `kernelwright list-slow --folder {path}` shows them"
         )
     if is_problem:
         raise KernelError(
@@ -85,10 +87,9 @@ def find_kernel(reference: str, backend: str, dataset: Path | None = None) -> Ke
             f"file: {path.name}::NAME"
         )
     known = [*available, *(problem.name for problem in list_problems() if problem.id in available)]
-    missing = f"there is no file {reference}, and " if path.suffix == ".py" else ""
-    raise KernelError(
-        f"{missing}no {backend} kernel {reference!r}{nearest(reference, known)}; optimize --list-slow shows all"
-    )
+    if path.suffix == ".py" and identity is None:
+        raise KernelError(f"{reference}: no such file{nearest(reference, known)}; {SHIPPED_KERNELS}")
+    raise KernelError(f"no {backend} kernel {reference!r}{nearest(reference, known)}; {SHIPPED_KERNELS}")
 
 
 def _problem_of(path: Path, source: str) -> str:

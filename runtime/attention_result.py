@@ -91,7 +91,7 @@ class ScheduleResult:
     def write_kernel(self) -> None:
         """Write the tuned kernel, with evidence if it was measured, and the problem at its sizes.
 
-        `optimize --kernel attention_tuned.py --problem attention_problem.py` continues from there.
+        `optimize attention_tuned.py --problem attention_problem.py` continues from there.
         """
         problem = self.job.problem
         write_whole(self.kernel_path, self.found.source(self.job.kernel, problem))

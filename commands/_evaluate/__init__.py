@@ -37,6 +37,7 @@ class Options(TimingOptions, SanitizeOptions, MachineOptions, ProblemOptions, Fu
             "Kernel to evaluate: a path, level2/2_10.py, 2_10, a Solution, or a function FILE::NAME.",
             metavar="REF",
             trusted=True,
+            argument=True,
         ),
     )
     sanitize: bool = option(

@@ -54,7 +54,7 @@ else:  # with it comes dspy
 
 EXAMPLES = (
     "agent compile results --budget medium --output program.json",
-    "optimize --kernel 2_10 --program program.json",
+    "optimize 2_10 --program program.json",
 )
 POSITIONAL = ("recorded",)
 Tell = Callable[[str], None]

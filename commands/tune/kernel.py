@@ -64,7 +64,6 @@ EXAMPLES = (
     "tune kernel 1_1 --trials 100",
     "tune kernel my_kernel.py --problem 1_1 --param BLOCK_M=32,64,128 --seconds 60 --plot",
 )
-POSITIONAL = ("kernel",)
 AGENTS = ("kernel", "params", "constraint", "problem", "workload", "backend", "reference", "inputs", "tuner", "seed")
 SPACE = "Search space"
 TRIALS = 200
@@ -77,7 +76,9 @@ class Options(SaveOptions, TimingOptions, SanitizeOptions, MachineOptions, Probl
 
     kernel: str = field(
         kw_only=False,
-        metadata=described("Kernel to tune: a path, level1/1_1.py, 1_1, or a function FILE::NAME.", metavar="REF"),
+        metadata=described(
+            "Kernel to tune: a path, level1/1_1.py, 1_1, or a function FILE::NAME.", metavar="REF", argument=True
+        ),
     )
     params: Mapping[str, Sequence[Any]] | Sequence[str] | None = option(
         None, "A parameter and its values; replaces a declared one.", SPACE, metavar="NAME=A,B,C", texts=True

@@ -55,7 +55,9 @@ class KernelOptions(Options):
     kernel: str = field(
         kw_only=False,
         metadata=described(
-            "The kernel: a path, level2/2_10.py, 2_10, a Solution, or a function FILE::NAME.", metavar="REF"
+            "The kernel: a path, level2/2_10.py, 2_10, a Solution, or a function FILE::NAME.",
+            metavar="REF",
+            argument=True,
         ),
     )
 

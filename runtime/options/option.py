@@ -60,6 +60,8 @@ class Details:
     """Whether a configuration may set it."""
     python_only: bool = False
     """Whether no command line can give it, such as an object."""
+    argument: bool = False
+    """Whether a command line takes it as an argument, too."""
     choices: Callable[[], Mapping[str, str]] | None = None
     """Returns the names that it takes, each with a description, or ''. They are looked up when shown, for other
     packages may add some."""

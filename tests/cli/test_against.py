@@ -30,7 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def optimize(folder: Path, *arguments: object) -> dict[str, Any]:
-    common = ("-k", "1_999.py", *SCALE, "--target-speedup", TARGET, "--max-iterations", "1", "--json")
+    common = ("--kernel", "1_999.py", *SCALE, "--target-speedup", TARGET, "--max-iterations", "1", "--json")
     run = kernelwright("optimize", *common, *arguments, cwd=folder)
     assert run.returncode in (0, 3), run.stderr
     found: dict[str, Any] = json.loads(run.stdout)
@@ -56,7 +56,7 @@ def test_a_target_against_the_defaults(folder: Path) -> None:
     again = optimize(folder, "--against", "default", "--resume")
     assert again["target_reached"] and again["best"] == best, "the run goes on with what it measured"
     for other in ((), ("--against", "strict"), ("--against", "default", "--precision", "default")):
-        common = ("-k", "1_999.py", *SCALE, "--target-speedup", TARGET, "--resume", *other)
+        common = ("--kernel", "1_999.py", *SCALE, "--target-speedup", TARGET, "--resume", *other)
         said = refused(kernelwright("optimize", *common, "--quiet", cwd=folder))
         assert "is of another run" in said and ("precision" if len(other) > 2 else "against") in said
 
@@ -71,21 +71,21 @@ def test_the_policy_chooses_the_reference_of_every_command(folder: Path) -> None
     found = optimize(folder, "--precision", "default")
     assert (found["against"], found["precision"], found["target_reached"]) == ("default", "default", True)
     assert found["best"]["speedup"] == found["best"]["speedup_default"] > TARGET
-    command = ("evaluate", "-k", "1_999.py", *SCALE, "--precision", "default")
+    command = ("evaluate", "--kernel", "1_999.py", *SCALE, "--precision", "default")
     result = json.loads(kernelwright(*command, "--json", cwd=folder).stdout)
     assert result["precision"] == "default" and result["default_is_reference"] and result["speedup"] > TARGET
-    told = kernelwright("evaluate", "-k", "1_999.py", *SCALE, cwd=folder).stdout
+    told = kernelwright("evaluate", "--kernel", "1_999.py", *SCALE, cwd=folder).stdout
     assert "against the reference, " in told and "against PyTorch's defaults (" in " ".join(told.split())
 
 
 def test_what_goes_together() -> None:
     said = refused(
-        kernelwright("optimize", "-k", "1_19", "--against", "strict", "--precision", "default", cwd=Path.cwd())
+        kernelwright("optimize", "--kernel", "1_19", "--against", "strict", "--precision", "default", cwd=Path.cwd())
     )
     assert "--against strict" in said and "--precision default" in said
 
 
 def test_on_a_cpu_the_defaults_are_the_reference(kernel_file: Path) -> None:
-    run = kernelwright("evaluate", "-k", str(kernel_file), *SCALE, cwd=kernel_file.parent)
+    run = kernelwright("evaluate", "--kernel", str(kernel_file), *SCALE, cwd=kernel_file.parent)
     assert run.returncode == 0, run.stderr
     assert "which computes as PyTorch does by default" in " ".join(run.stdout.split())

@@ -70,7 +70,7 @@ def test_optimize_ends_with_a_verified_kernel_on_disk(kernel_file: Path) -> None
 def test_a_kernel_that_is_no_faster_is_not_written(kernel_file: Path) -> None:
     """Not under the name of an optimized one, nor as a patch: the start stays what it is."""
     folder = kernel_file.parent
-    command = ("optimize", "-k", kernel_file, *SCALE, "--target-speedup", "50", "--max-trials", "1")
+    command = ("optimize", "--kernel", kernel_file, *SCALE, "--target-speedup", "50", "--max-trials", "1")
     run = kernelwright(*command, "--json", cwd=folder)
     found = json.loads(run.stdout)
     assert run.returncode == 3, run.stderr
@@ -82,7 +82,7 @@ def test_a_kernel_that_is_no_faster_is_not_written(kernel_file: Path) -> None:
 
 def test_a_kernel_that_is_wrong_fails_with_exit_code_1(kernel_file: Path) -> None:
     kernel_file.write_text(kernel_file.read_text().replace("* W[j]", "+ W[j]"))
-    run = kernelwright("optimize", "-k", str(kernel_file), *SCALE, cwd=kernel_file.parent)
+    run = kernelwright("optimize", "--kernel", str(kernel_file), *SCALE, cwd=kernel_file.parent)
     assert run.returncode == 1
     assert "elements differ" in run.stderr
     assert "Traceback" not in run.stderr
@@ -95,7 +95,7 @@ def trials_in(journal: Path) -> int:
 
 def test_interrupt_and_resume(kernel_file: Path) -> None:
     folder = kernel_file.parent
-    arguments = ["optimize", "-k", str(kernel_file), *SCALE, "--target-speedup", "50", "--max-iterations", "2"]
+    arguments = ["optimize", "--kernel", str(kernel_file), *SCALE, "--target-speedup", "50", "--max-iterations", "2"]
     process = subprocess.Popen(
         [*KERNELWRIGHT, *arguments],
         cwd=folder,
@@ -126,7 +126,7 @@ def test_interrupt_and_resume(kernel_file: Path) -> None:
 
 def test_quiet_no_save_and_resume_after_a_change(kernel_file: Path) -> None:
     """A run that tells and saves little; it is not gone on with when the kernel is another."""
-    arguments = ["optimize", "-k", str(kernel_file), *SCALE, "--target-speedup", "0.0001", "--quiet"]
+    arguments = ["optimize", "--kernel", str(kernel_file), *SCALE, "--target-speedup", "0.0001", "--quiet"]
     first = kernelwright(*arguments, "--no-save", "--no-archive", cwd=kernel_file.parent)
     assert first.returncode == 3, "the start reaches the target, and nothing faster was looked for"
     assert not archive_path().exists()
@@ -209,7 +209,7 @@ def test_a_kernelbench_checkout_serves_as_dataset(tmp_path: Path) -> None:
         "def get_inputs():\n    x = torch.rand(batch_size, dim)\n    return [x]\n\n"
         "def get_init_inputs():\n    return []\n"
     )
-    arguments = ["evaluate", "-k", "19_ReLU.py", "--dataset", "KernelBench", "--device", "cpu", "--sandbox", "none"]
+    arguments = ["evaluate", "19_ReLU.py", "--dataset", "KernelBench", "--device", "cpu", "--sandbox", "none"]
     asked = "batch_size=8,dim=1024"
     for workload, named, half in ((["--workload", asked], asked, 4), ([], "cpu", 128)):
         run = kernelwright(*arguments, *workload, "--json", cwd=tmp_path)

@@ -56,7 +56,7 @@ def test_a_lower_precision_than_the_references_is_a_remark() -> None:
 def test_both_protocols_and_a_run_folder(kernel_file: Path) -> None:
     """One kernel is evaluated by both protocols and stored; then the rest of the folder; then nothing is left."""
     here = kernel_file.parent
-    arguments = ["evaluate", "-k", str(kernel_file), *SCALE, "--perf-trials", "1", "--run-folder", "run"]
+    arguments = ["evaluate", "--kernel", str(kernel_file), *SCALE, "--perf-trials", "1", "--run-folder", "run"]
     run = kernelwright(*arguments, "--protocol", "both", "--json", cwd=here)
     assert run.returncode == 0, run.stderr + run.stdout
     found = json.loads(run.stdout)
@@ -102,14 +102,14 @@ def test_both_protocols_and_a_run_folder(kernel_file: Path) -> None:
     ("arguments", "says"),
     [
         ((), "give --kernel, or --run-folder"),
-        (("-k", "1_19", "--sample-id", "1"), "add --run-folder"),
-        (("-k", "1_19", "--run-folder", "run", "--sample-id", "-1"), "--sample-id must be at least 0"),
-        (("-k", "1_19", "--run-folder", "run", "--protocol", "strict"), "set --protocol to kernelbench"),
+        (("--kernel", "1_19", "--sample-id", "1"), "add --run-folder"),
+        (("--kernel", "1_19", "--run-folder", "run", "--sample-id", "-1"), "--sample-id must be at least 0"),
+        (("--kernel", "1_19", "--run-folder", "run", "--protocol", "strict"), "set --protocol to kernelbench"),
         (
-            ("-k", "1_19", "--kernelbench-precision", "fp16"),
+            ("--kernel", "1_19", "--kernelbench-precision", "fp16"),
             "--kernelbench-precision belongs to KernelBench's protocol",
         ),
-        (("-k", "1_19", "--perf-trials", "0", "--protocol", "both"), "--perf-trials must be at least 1"),
+        (("--kernel", "1_19", "--perf-trials", "0", "--protocol", "both"), "--perf-trials must be at least 1"),
         (("--run-folder", "nowhere", "--device", "cpu"), "cannot read nowhere"),
         (("--run-folder", ".", "--device", "cpu"), "contains no level_"),
         (("--run-folder", ".", "--problem", "1_19", "--device", "cpu"), "--problem names one problem"),

@@ -58,8 +58,14 @@ def test_the_help_of_every_command_has_examples_that_its_parser_takes(
     assert own[0], "the first example is one of this command"
 
 
-def test_version() -> None:
-    run = CliRunner().invoke(app, ["--version"])
+def test_short_forms_of_help() -> None:
+    for command in ((), ("evaluate",), ("tune", "kernel")):
+        assert CliRunner().invoke(app, [*command, "-h"]).stdout == CliRunner().invoke(app, [*command, "--help"]).stdout
+
+
+@pytest.mark.parametrize("flag", ["--version", "-V"])
+def test_version(flag: str) -> None:
+    run = CliRunner().invoke(app, [flag])
     assert (run.exit_code, run.stdout) == (0, f"kernelwright {package.__version__}\n")
 
 

@@ -26,19 +26,19 @@ def calling(kernel_file: Path) -> Path:
 
 
 def test_the_library_is_allowed_and_named_for_a_module_of_ones_own(calling: Path) -> None:
-    run = kernelwright("evaluate", "-k", calling, "--problem", "mine.py", *OPTIONS, cwd=calling.parent)
+    run = kernelwright("evaluate", "--kernel", calling, "--problem", "mine.py", *OPTIONS, cwd=calling.parent)
     found = json.loads(run.stdout)
     assert (found["status"], found["library"]) == ("ok", ["mul"]), run.stderr
-    run = kernelwright("evaluate", "-k", calling, "--problem", "mine.py", *OPTIONS[:-1], cwd=calling.parent)
+    run = kernelwright("evaluate", "--kernel", calling, "--problem", "mine.py", *OPTIONS[:-1], cwd=calling.parent)
     assert "torch's library computes mul" in run.stdout
 
 
 def test_a_benchmarks_problem_asks_for_a_kernel(calling: Path) -> None:
-    run = kernelwright("evaluate", "-k", calling, "--problem", "level1/999_Scale.py", *OPTIONS, cwd=calling.parent)
+    run = kernelwright("evaluate", calling, "--problem", "level1/999_Scale.py", *OPTIONS, cwd=calling.parent)
     found = json.loads(run.stdout)
     assert (found["status"], found["rejection"]["rule"]) == ("rejected", "no-own-kernel"), run.stderr
     stricter = ("--problem", "mine.py", "--allow-torch", "glue")
-    run = kernelwright("evaluate", "-k", calling, *stricter, *OPTIONS, cwd=calling.parent)
+    run = kernelwright("evaluate", "--kernel", calling, *stricter, *OPTIONS, cwd=calling.parent)
     assert json.loads(run.stdout)["status"] == "rejected", run.stderr
 
 

@@ -32,7 +32,7 @@ def reading(kernel_file: Path) -> Path:
 
 
 def test_evaluate_says_so_unless_the_user_accepts_it(reading: Path) -> None:
-    command = ("evaluate", "-k", reading, *SCALE, "--workload", "tiny", "--allow-torch", "all", "--json")
+    command = ("evaluate", "--kernel", reading, *SCALE, "--workload", "tiny", "--allow-torch", "all", "--json")
     run = kernelwright(*command, cwd=reading.parent)
     found = json.loads(run.stdout)
     assert (run.returncode, found["status"]) == (1, "unproven"), run.stderr
@@ -44,7 +44,7 @@ def test_evaluate_says_so_unless_the_user_accepts_it(reading: Path) -> None:
 
 
 def test_a_quick_look_accepts_it_and_says_that_it_was_one(reading: Path) -> None:
-    command = ("evaluate", "-k", reading, *SCALE, "--workload", "tiny", "--allow-torch", "all", "--quick", "--json")
+    command = ("evaluate", reading, *SCALE, "--workload", "tiny", "--allow-torch", "all", "--quick", "--json")
     run = kernelwright(*command, cwd=reading.parent)
     found = json.loads(run.stdout)
     assert (run.returncode, found["status"], found["environment"]["timing"]) == (0, "ok", "quick"), run.stderr
@@ -58,7 +58,7 @@ def test_other_commands_say_so(reading: Path, command: str, verdict: str | None)
     options = (*SCALE, "--workload", "tiny", "--allow-torch", "all", "--json")
     start = {
         "check": ("check", reading),
-        "profile": ("profile", "-k", reading),
+        "profile": ("profile", "--kernel", reading),
         "tune": ("tune", "kernel", reading, "--param", "N=1,2"),
         "list": ("optimize", "--list-slow", "--folder", reading.parent),
     }[command]

@@ -11,7 +11,7 @@ from kernelwright.cli.main import app
 from typer.testing import CliRunner
 
 from ..conftest import SCALE_KERNEL, SCALE_PROBLEM
-from .commands import SCALE, kernelwright, refused, refused_here
+from .commands import SCALE, kernelwright, process, refused, refused_here
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from .commands import SCALE, kernelwright, refused, refused_here
         (("--kernel", "2_10", "--list-slow"), "give one of"),
         (("--kernel", "level2/2_11.py", "--device", "cpu"), "the nearest are level2/2_"),
         (("--kernel", "convtranspose", "--device", "cpu"), "the nearest are 61_ConvTranspose3d_ReLU_GroupNorm, 10_"),
-        (("--kernel", "no/such/file.py", "--device", "cpu"), "no tilelang_cpu kernel 'no/such/file.py'"),
+        (("--kernel", "no/such/file.py", "--device", "cpu"), "no/such/file.py: no such file; `kernelwright list`"),
         (("--kernel", "x" * 300, "--device", "cpu"), "no tilelang_cpu kernel"),
         (("--kernel", "2_10", "--device", "tpu"), "use cpu, cuda, cuda:N or auto"),
         (("--kernel", "2_10", "--device", "cuda:99"), "use --device cpu"),
@@ -77,7 +77,35 @@ def test_a_file_without_a_kernel_is_told_from_one_that_is_missing(tmp_path: Path
     assert "model.py has a class Model and no ModelNew" in said
     assert "call the class of a kernel ModelNew and name its problem with --problem" in said
     said = refused(kernelwright("evaluate", "--kernel", "missing.py", "--device", "cpu", cwd=tmp_path))
-    assert "there is no file missing.py" in said
+    assert "missing.py: no such file" in said
+
+
+@pytest.mark.parametrize("command", [("evaluate",), ("optimize",), ("profile",), ("plan",), ("tune", "kernel")])
+def test_a_kernel_is_an_argument_or_a_flag(tmp_path: Path, command: tuple[str, ...]) -> None:
+    options = ("--device", "cpu", "--dry-run", "--json")
+    argument = kernelwright(*command, "1_19", *options, cwd=tmp_path)
+    flag = kernelwright(*command, "--kernel", "1_19", *options, cwd=tmp_path)
+    assert argument.returncode == 0 and argument.stdout == flag.stdout, argument.stderr + flag.stderr
+    said = refused(kernelwright(*command, "1_19", "--kernel", "2_10", *options, cwd=tmp_path))
+    assert said == "error: '1_19' and --kernel '2_10' exclude each other"
+    assert "nope.py: no such file" in refused(kernelwright("evaluate", "nope.py", *options, cwd=tmp_path))
+
+
+@pytest.mark.parametrize("command", [("profile",), ("plan",), ("tune", "kernel")])
+def test_a_kernel_is_asked_for(tmp_path: Path, command: tuple[str, ...]) -> None:
+    assert "there is no kernel; name one, such as 1_19" in refused(kernelwright(*command, cwd=tmp_path))
+
+
+def test_an_argument_counts_more_than_a_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERNELWRIGHT_EVALUATE_KERNEL", "2_10")
+    options = ("--device", "cpu", "--dry-run")
+    assert "level2/2_10" in kernelwright("evaluate", *options, cwd=tmp_path).stdout
+    assert "level1/1_19" in kernelwright("evaluate", "1_19", *options, cwd=tmp_path).stdout
+
+
+def test_k_is_a_size_of_a_product_alone(tmp_path: Path) -> None:
+    run = process("evaluate", "-k", "1_19", cwd=tmp_path)
+    assert "no such option: -k (a kernel needs no flag); see `kernelwright evaluate --help`" in refused(run)
 
 
 @pytest.mark.parametrize("value", ["--max-iterations=many", "--backend=cobol", "--no-such-option"])
@@ -105,7 +133,7 @@ def test_a_mistake_in_a_declaration_is_reported_before_any_work(
 ) -> None:
     monkeypatch.chdir(kernel_file.parent)
     kernel_file.write_text(SCALE_KERNEL.replace("[4, 8, 16]", "[4, 4]"))
-    run = CliRunner().invoke(app, ["optimize", "-k", str(kernel_file), *SCALE])
+    run = CliRunner().invoke(app, ["optimize", "--kernel", str(kernel_file), *SCALE])
     assert "parameter BLOCK names a value twice" in refused_here(run)
     assert not list((kernel_file.parent / "results").rglob("journal*"))
 

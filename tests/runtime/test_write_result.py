@@ -176,13 +176,13 @@ def test_usage_is_one_line(tmp_path: Path) -> None:
     folder = LINEAR.copied(tmp_path)
     function, reference, inputs = LINEAR.at(folder)
     given = ("--reference", reference, "--inputs", inputs)
-    assert "--reference belongs to a function" in refused(command("evaluate", "-k", "1_19", *given[:2], cwd=folder))
+    assert "--reference belongs to a function" in refused(command("evaluate", "1_19", *given[:2], cwd=folder))
     assert "--patch belongs to a function" in refused(command("tune", "kernel", "1_19", "--patch", "x", cwd=folder))
-    assert "a function needs --inputs" in refused(command("evaluate", "-k", function, *given[:2], *HERE, cwd=folder))
-    wrong = command("evaluate", "-k", function, *given, "--problem", "1_19", *HERE, cwd=folder)
+    assert "a function needs --inputs" in refused(command("evaluate", function, *given[:2], *HERE, cwd=folder))
+    wrong = command("evaluate", "--kernel", function, *given, "--problem", "1_19", *HERE, cwd=folder)
     assert "--problem belongs to a kernel file" in refused(wrong)
     function, reference, inputs = SWIGLU.at(SWIGLU.copied(tmp_path))
-    wrong = command("optimize", "-k", function, "--reference", reference, "--inputs", inputs, *HERE, cwd=folder)
+    wrong = command("optimize", "--kernel", function, "--reference", reference, "--inputs", inputs, *HERE, cwd=folder)
     assert "a Triton kernel can be checked on a CPU but not timed" in refused(wrong)
 
 
@@ -216,7 +216,7 @@ def test_a_reference_or_inputs_that_do_not_fit_say_so(tmp_path: Path, reference:
     folder = LINEAR.copied(tmp_path)
     (folder / "bad.py").write_text(BAD)
     given = ("--reference", reference, "--inputs", inputs, *HERE)
-    run = command("evaluate", "-k", "linear.py::linear_relu", *given, cwd=folder)
+    run = command("evaluate", "--kernel", "linear.py::linear_relu", *given, cwd=folder)
     assert run.returncode == 2
     assert said in run.stderr
 
