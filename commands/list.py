@@ -22,6 +22,7 @@ from ..runtime.options.option import Options as BaseOptions
 from ..runtime.options.option import option
 from ..runtime.runtime import Runtime
 
+AGENTS = ("backend",)
 EXAMPLES = ("list", "list --backend triton", "list --dataset ~/KernelBench --json")
 
 

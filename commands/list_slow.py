@@ -1,4 +1,4 @@
-"""Rank kernels by measured speedup, the slowest first; with --dataset also problems without one, by their headroom.
+"""Rank kernels by measured speedup, the slowest first; with a dataset also problems without one, by their headroom.
 
 Kernels with a current record are not measured again. Exit codes: 0 listed, 1 some could not be measured, 2 wrong usage.
 """
@@ -57,14 +57,14 @@ class Options(TimingOptions, ProblemOptions):
     threshold: float = option(0.8, "Speedup below which a kernel is listed.", above=0)
     folder: Path | None = option(
         None,
-        "With --list-slow: list the kernels in this folder and those below it, not the shipped ones. A results folder "
+        "With `list_slow`: list the kernels in this folder and those below it, not the shipped ones. A results folder "
         "has optimized ones.",
         metavar="DIR",
     )
     recorded: Path | None = option(
         None,
         "Optimize the regions that a model's run wrote to this folder (KERNELWRIGHT_RECORD), within `time_limit`; with "
-        "--list-slow list them, by share of the step times headroom.",
+        "`list_slow` list them, by share of the step times headroom.",
         metavar="DIR",
         trusted=True,
     )

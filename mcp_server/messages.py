@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from ..runtime.command import find_commands
 from ..runtime.reading import Explanation
+
+_FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]*[a-z0-9])")
+_COMMAND = re.compile(r"`kernelwright ([a-z -]+)`")
 
 
 class _Message(BaseModel):
@@ -60,6 +66,21 @@ class JobRequest(_Message):
     """The name of a command."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Options for `jobs.do`."""
+
+
+def in_words_of_tools(text: str, options: Container[str]) -> str:
+    """Return a text of a command with its options, and commands that are tools, named as tools name them.
+
+    `--allow-torch all` becomes `allow_torch` all; flags of other programs stay.
+    """
+    tools = {" ".join(command.path): command.name for command in find_commands()} if "`kernelwright " in text else {}
+
+    def flag(match: re.Match[str]) -> str:
+        name = match[1].replace("-", "_")
+        return f"`{name}`" if name in options else match[0]
+
+    named = _COMMAND.sub(lambda match: f"`{tools.get(match[1], match[0].strip('`'))}`", text)
+    return _FLAG.sub(flag, named)
 
 
 def read(line: bytes) -> Message:

@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 from ..core import Evaluation, KernelwrightError
@@ -31,10 +31,11 @@ from ..core.events import (
 )
 from ..runtime.command import find_command
 from ..runtime.interruption import interruptible
+from ..runtime.options.option import types_of
 from ..runtime.reading import explain
 from ..runtime.result import Result, says_what_is_next
 from ..runtime.runtime import Runtime
-from .messages import Broken, Done, JobRequest, Message, Refused, Wire
+from .messages import Broken, Done, JobRequest, Message, Refused, Wire, in_words_of_tools
 from .messages import JobStep as StepMessage
 
 
@@ -55,7 +56,8 @@ def _done(request: JobRequest, wire: Wire) -> Message:
     try:
         return do(request.job, request.options, wire)
     except KernelwrightError as error:
-        return Refused(message=error.message, hint=error.hint)
+        names = types_of(find_command(request.job).options)
+        return Refused(message=in_words_of_tools(error.message, names), hint=in_words_of_tools(error.hint, names))
     except Exception as error:
         traceback.print_exc(file=sys.stderr)
         return Broken(text=f"{type(error).__name__}: {error}")
@@ -85,30 +87,34 @@ def do(name: str, given: Mapping[str, Any], wire: Wire) -> Done:
     with Runtime(Steps(wire).emit) as runtime:
         result = command.call(command.options(**given["options"]), runtime)
     failed = result.failed_kernel
+    names = types_of(command.options)
     explanation = None if failed is None else explain(given["kernel"], *failed)
-    return Done(result=reply(result, given["run"], given["root"]), explanation=explanation)
+    if explanation is not None:
+        explanation = explanation.model_copy(update={"text": in_words_of_tools(explanation.text, names)})
+    return Done(result=reply(result, given["run"], given["root"], names), explanation=explanation)
 
 
-def reply(result: Result, run: str, root: str) -> dict[str, Any]:
+def reply(result: Result, run: str, root: str, options: Container[str] = ()) -> dict[str, Any]:
     """Return a tool's reply: the result, its run, warnings and the next step.
 
-    Figures have as many digits as measurements have, and paths below `root` are relative to it.
+    Figures have as many digits as measurements have, paths below `root` are relative to it, and `options` are named as
+    the tool's arguments are.
     """
     found = {**({"run": run} if run else {}), **result.to_json()}
     if says_what_is_next(type(result)):
         found |= {"warnings": list(result.doubts), "next": result.next_step}
-    shown: dict[str, Any] = _shown(found, f"{root}/")
+    shown: dict[str, Any] = _shown(found, f"{root}/", options)
     return shown
 
 
-def _shown(value: Any, root: str) -> Any:
+def _shown(value: Any, root: str, options: Container[str]) -> Any:
     if isinstance(value, float):
         return float(f"{value:.5g}")
     if isinstance(value, str):
-        return value.removeprefix(root)
+        return in_words_of_tools(value.removeprefix(root), options)
     if isinstance(value, Mapping):
-        return {name: _shown(item, root) for name, item in value.items()}
-    return [_shown(item, root) for item in value] if isinstance(value, list) else value
+        return {name: _shown(item, root, options) for name, item in value.items()}
+    return [_shown(item, root, options) for item in value] if isinstance(value, list) else value
 
 
 class Steps:

@@ -14,6 +14,7 @@ from kernelwright.commands.profile import Result as Profiled
 from kernelwright.core import Budget, Config, Evaluation, PythonKernel, Rejection, SecondWorkload, Status
 from kernelwright.core.causes.bottleneck import find_bottleneck
 from kernelwright.mcp_server.command_tools import reply_model
+from kernelwright.mcp_server.messages import in_words_of_tools
 from kernelwright.mcp_server.worker import reply
 from kernelwright.runtime.jobs import Job
 from kernelwright.runtime.reading import explain
@@ -64,6 +65,15 @@ def test_a_rule_that_was_broken() -> None:
     found = told(failed)
     assert (found["status"], found["rejection"], found["latency_ms"]) == ("rejected", rule.model_dump(), None)
     assert "explain_error" in found["next"] and failed.failed_kernel is not None
+
+
+def test_options_are_named_as_arguments() -> None:
+    rule = Rejection(rule="torch-operator", where="line 3", why="write it, or allow it with --allow-torch all")
+    failed = verdict(evaluation(kernel(5.0), Config(), "rejected").model_copy(update={"rejection": rule}))
+    assert "allow it with `allow_torch` all" in reply(failed, "", "/", {"allow_torch"})["rejection"]["why"]
+    said = "iree-opt --inline, --allow-torch all; `kernelwright list-slow` and `kernelwright docs kernels` say more"
+    expected = "iree-opt --inline, `allow_torch` all; `list_slow` and `kernelwright docs kernels` say more"
+    assert in_words_of_tools(said, {"allow_torch"}) == expected
 
 
 def test_a_failure_is_explained() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -18,7 +19,10 @@ from mcp import Client, MCPError
 
 from .serving import refused, server
 
-TOOLS = {"evaluate", "profile", "tune", "optimize", "search_examples", "read_guide", "explain_error", "list_slow"}
+TOOLS = {
+    *("evaluate", "profile", "tune", "optimize", "list_problems", "list_slow"),
+    *("search_examples", "read_guide", "explain_error"),
+}
 
 
 def asking(served: Server, ask: Callable[[Client], Awaitable[Any]]) -> Any:
@@ -58,6 +62,7 @@ def test_tools_have_one_line_and_typed_results(tmp_path: Path) -> None:
         assert tool.description and "\n" not in tool.description and len(tool.description) <= 120
         for name, field in tool.input_schema.get("properties", {}).items():
             assert field.get("description"), f"{tool.name}: {name}"
+        assert not re.search(r"(?<![\w-])--[a-z]", str(tool.input_schema) + tool.description), "no flags"
         schema = tool.output_schema
         assert schema["type"] == "object" and schema["description"]
         assert all(
@@ -82,6 +87,7 @@ def test_figures_of_results_name_their_unit(tmp_path: Path) -> None:
         ("evaluate", {}, "`kernel`: Field required"),
         ("evaluate", {"kernel": "1_23", "backend": "cuda"}, "`backend`: Input should be"),
         ("profile", {"kernel": "ops.py::f"}, "there is no file ops.py"),
+        ("evaluate", {"kernel": "1_999"}, "`list_problems` shows the shipped kernels"),
         ("tune", {"kernel": "1_1", "trials": 201}, "`trials` must be above 0 and at most 200"),
         ("optimize", {"kernel": "1_1", "trials": -1}, "`trials` must be above 0"),
         ("list_slow", {"folder": "/"}, "`folder` / is outside of"),
