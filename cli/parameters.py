@@ -11,8 +11,11 @@ import functools
 import importlib
 import inspect
 import json
+import math
+import os
 import pkgutil
 import re
+import sys
 import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -137,6 +140,8 @@ def _parameter(field: dataclasses.Field[Any], kind: Any, positional: bool) -> in
         described["help"] = f"The same as the argument {field.name.upper()}."
     if typing.get_origin(kind) is tuple:
         kind, default = GenericAlias(list, typing.get_args(kind)[:1]) | None, None
+    if float in (kind, *typing.get_args(kind)):
+        described |= {"parser": _parse_float}
     if details.choices is not None:
         described |= {"metavar": details.metavar or "NAME", "autocompletion": _completing(details.choices)}
     info: Any
@@ -154,6 +159,20 @@ def _parameter(field: dataclasses.Field[Any], kind: Any, positional: bool) -> in
         default=inspect.Parameter.empty if needed else default,
         annotation=Annotated[kind, info],
     )
+
+
+def _parse_float(text: str) -> float:
+    """Return a number; raises `BadParameter` for none, and for one that no float holds, which Python reads as inf."""
+    try:
+        number = float(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a number") from None
+    if math.isinf(number) and any(digit in text for digit in "123456789"):
+        raise typer.BadParameter(f"{text} is too large: the largest number is {sys.float_info.max:.3g}")
+    return number
+
+
+_parse_float.__name__ = "float"  # as help shows the type
 
 
 def _completing(choices: Callable[[], Mapping[str, str]]) -> Callable[[str], list[str]]:
@@ -178,7 +197,7 @@ def _configured(context: typer.Context, fields: Mapping[str, tuple[dataclasses.F
     if not fields:  # such as `trust`, which must not mind what a file says
         return {}
     from ..core.errors import KernelwrightError
-    from ..runtime.configuration import sources
+    from ..runtime.configuration import sources, unknown_variables
     from ..runtime.trusted_projects import configured, messages
 
     def is_given(name: str) -> bool:
@@ -191,6 +210,8 @@ def _configured(context: typer.Context, fields: Mapping[str, tuple[dataclasses.F
         values = {name: setting.value_for(*fields[name]) for name, setting in found.settings.items()}
         for line in messages(found):
             typer.echo(line, err=True)
+        for line in unknown_variables(os.environ, command_of(context), fields):
+            typer.echo(f"warning: {line}", err=True)
     except KernelwrightError as error:
         raise typer.Exit(tell(error)) from None
     return values

@@ -8,12 +8,13 @@ them here: a command knows its options, and tables are named after the commands.
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import os
 import stat
 import tomllib
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass
 from pathlib import Path
 from types import UnionType
@@ -37,6 +38,14 @@ MAX_BYTES = 8 << 20
 """Maximum size of a file in bytes, since a project may belong to someone else."""
 LONGEST = 80
 """Characters of a value that a message shows."""
+OTHER_VARIABLES = frozenset(
+    PREFIX + name
+    for name in (
+        *("ARCHIVE", "CACHE", "DISABLE", "EMBEDDINGS", "GEMM_CONFIGS", "LANGUAGES", "LOCKS", "LOG", "RECORD"),
+        *("SERVER_NICE", "SHARES", "SHOWN", "STORE", "WARM_SERVER"),
+    )
+)
+"""Variables that are no options of commands."""
 TAKEN = {"KERNELWRIGHT_ARCHIVE"}
 """Variables that mean something else than the option of their name; that option's command makes its own unambiguous."""
 
@@ -170,6 +179,26 @@ class Table:
 def variable(names: Sequence[str]) -> str:
     """The variable of an option: ('optimize', 'target_speedup') is KERNELWRIGHT_OPTIMIZE_TARGET_SPEEDUP."""
     return PREFIX + "_".join(names).upper().replace("-", "_")
+
+
+def unknown_variables(variables: Iterable[str], command: CommandPath, names: Iterable[str]) -> Iterator[str]:
+    """Yield a line for each `KERNELWRIGHT_*` that nothing reads, with the nearest name.
+
+    `names` are the options of the command that runs: others are looked up, for which all modules of commands are
+    imported, where a variable is none of its own.
+    """
+    found = {name for name in variables if name.startswith(PREFIX)} - OTHER_VARIABLES - _variables_of(command, names)
+    if not found:
+        return
+    known = OTHER_VARIABLES.union(*(_variables_of(path, fields) for path, fields in settable_options().items()))
+    for name in sorted(found - known):
+        near = difflib.get_close_matches(name, sorted(known), n=1)
+        yield f"nothing reads the variable {name}{''.join(f'; the nearest is {other}' for other in near)}"
+
+
+def _variables_of(command: CommandPath, names: Iterable[str]) -> set[str]:
+    """Return the variables of a command's options, those of its group and the common ones."""
+    return {variable((*command[:length], name)) for name in names for length in range(len(command) + 1)}
 
 
 def sources() -> list[OptionSource]:

@@ -11,7 +11,7 @@ KERNELWRIGHT = (sys.executable, "-P", "-m", "kernelwright")
 """The command, in a process of its own."""
 WARM_SERVER = "KERNELWRIGHT_WARM_SERVER"
 QUICK = "KERNELWRIGHT_QUICK"
-_FOLDER = "KERNELWRIGHT_TESTS"
+_FOLDER = "TESTS_OF_KERNELWRIGHT"
 """The variable with the folder that all workers of a run share."""
 
 

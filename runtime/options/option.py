@@ -179,7 +179,9 @@ def check_range(name: str, value: float, details: Details) -> None:
         fits, allowed = value >= low, f"at least {low:g}"
     else:
         return
-    if not (fits and math.isfinite(value)):
+    if not math.isfinite(value):
+        raise mistake(f"`{name}` must be {allowed} and finite, not {value:g}", details.advice)
+    if not fits:
         raise mistake(f"`{name}` must be {allowed}, not {value:g}", details.advice)
 
 

@@ -11,6 +11,7 @@ import pytest
 from kernelwright.cli import main
 from kernelwright.cli.main import app
 from kernelwright.runtime.command import settable_options
+from kernelwright.runtime.configuration import OTHER_VARIABLES
 from typer.testing import CliRunner
 
 from .commands import refused_here
@@ -41,6 +42,29 @@ def settings(*command: str) -> dict[str, tuple[Any, str]]:
     run = CliRunner().invoke(app, ["config", *command, "--json"])
     assert run.exit_code == 0, run.stderr
     return {row["option"]: (row["value"], row["where"]) for row in json.loads(run.stdout)}
+
+
+def test_a_variable_that_nothing_reads_is_named_with_the_nearest(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = ["list", "--backend", "triton"]
+    for name in ("KERNELWRIGHT_DEVICE", "KERNELWRIGHT_TUNE_KERNEL_TRIALS", "KERNELWRIGHT_CACHE"):
+        monkeypatch.setenv(name, "cpu")
+    assert CliRunner().invoke(app, command).stderr == ""
+    monkeypatch.setenv("KERNELWRIGHT_DEVCE", "cpu")
+    monkeypatch.setenv("KERNELWRIGHT_TUNE_KERNAL_TRIALS", "3")
+    run = CliRunner().invoke(app, command)
+    assert run.exit_code == 0 and run.stderr.splitlines() == [
+        "warning: nothing reads the variable KERNELWRIGHT_DEVCE; the nearest is KERNELWRIGHT_DEVICE",
+        "warning: nothing reads the variable KERNELWRIGHT_TUNE_KERNAL_TRIALS; "
+        "the nearest is KERNELWRIGHT_TUNE_KERNEL_TRIALS",
+    ]
+
+
+def test_every_variable_that_code_reads_is_known() -> None:
+    root = Path(__file__).parents[2]
+    folders = [path.parent for path in root.glob("*/__init__.py") if path.parent.name != "tests"]
+    sources = [path.read_text() for folder in folders for path in folder.rglob("*.py")]
+    read = {name for source in sources for name in re.findall(r'"(KERNELWRIGHT_[A-Z_]*[A-Z])"', source)}
+    assert len(read) > 10 and read - OTHER_VARIABLES == set()
 
 
 def test_the_more_particular_counts_and_of_sources_the_nearer(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

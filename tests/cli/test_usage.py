@@ -28,7 +28,8 @@ from .commands import SCALE, kernelwright, process, refused, refused_here
         (("--kernel", "2_10", "--device", "cpu", "--backend", "triton"), "can be checked on a CPU but not timed"),
         (("--kernel", "2_10", "--device", "cpu", "--backend", "tilelang"), "is a CUDA kernel"),
         (("--kernel", "2_10", "--target-speedup", "-1"), "--target-speedup must be above 0"),
-        (("--kernel", "2_10", "--target-speedup", "nan"), "--target-speedup must be above 0"),
+        (("--kernel", "2_10", "--target-speedup", "nan"), "--target-speedup must be above 0 and finite, not nan"),
+        (("--kernel", "2_10", "--target-speedup", "inf"), "--target-speedup must be above 0 and finite, not inf"),
         (("--kernel", "2_10", "--max-iterations", "0"), "--max-iterations must be above 0"),
         (("--kernel", "2_10", "--min-improvement", "-0.1"), "it is a share such as 0.05"),
         (("--list-slow", "--threshold", "0"), "--threshold must be above 0"),
@@ -101,6 +102,15 @@ def test_an_argument_counts_more_than_a_configuration(tmp_path: Path, monkeypatc
     options = ("--device", "cpu", "--dry-run")
     assert "level2/2_10" in kernelwright("evaluate", *options, cwd=tmp_path).stdout
     assert "level1/1_19" in kernelwright("evaluate", "1_19", *options, cwd=tmp_path).stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("1e309", "1e309 is too large: the largest number is 1.8e+308"), ("fast", "'fast' is not a number")],
+)
+def test_a_number_that_is_none(tmp_path: Path, text: str, says: str) -> None:
+    run = process("optimize", "1_19", "--target-speedup", text, cwd=tmp_path)
+    assert f"error: invalid value for '--target-speedup': {says}; see" in refused(run)
 
 
 def test_k_is_a_size_of_a_product_alone(tmp_path: Path) -> None:
