@@ -7,8 +7,10 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from kernelwright.cli.screens import PlainConsole
 from kernelwright.commands import docs
+from kernelwright.runtime.command import find_command
 
 from .commands import kernelwright, refused
 
@@ -44,3 +46,23 @@ def test_messages_name_pages_that_there_are() -> None:
     sources = [path.read_text() for folder in folders for path in folder.rglob("*.py")]
     named = {name for source in sources for name in re.findall(r"`kernelwright docs (\w+)`", source)} - {"NAME"}
     assert len(named) >= 4 and named <= set(docs.find_pages())
+
+
+@pytest.mark.parametrize("words", ["a page for each", "one that lists them"])
+def test_the_help_of_report_and_its_page_say_the_same(words: str) -> None:
+    texts = [find_command("report").help, (ROOT / "docs" / "history.md").read_text()]
+    assert all(words in " ".join(text.split()) for text in texts)
+
+
+def test_the_first_example_of_kernelbench_runs(tmp_path: Path) -> None:
+    """The page has the file, the command and its output; times differ from machine to machine."""
+    text = (ROOT / "docs" / "kernelbench.md").read_text()
+    (name, source), *_ = re.findall(r"^```python file=(\S+)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    (tmp_path / name).write_text(source)
+    example = re.search(r"^    \$ kernelwright (.*)\n((?:    .*\n)+)", text, re.MULTILINE)
+    assert example is not None
+    run = kernelwright(*example[1].split(), "--device", "cpu", cwd=tmp_path)
+    shown = [line.strip() for line in example[2].splitlines() if not set(line) & set("│┃━─")]
+    assert len(shown) == 3
+    assert all(line in run.stdout.splitlines() for line in shown), run.stdout + run.stderr
+    assert run.returncode == 1
