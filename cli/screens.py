@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType
@@ -14,7 +15,7 @@ from rich.segment import Segment
 from rich.status import Status as Spinner
 from rich.text import Text
 
-from ..core import Evaluation
+from ..core import Evaluation, Value
 from ..core.events import (
     SEARCHED,
     Event,
@@ -32,7 +33,7 @@ from ..core.events import (
 )
 from ..core.quotation import LONGEST_LINE, plain, printable
 from ..core.text import first_line
-from ..runtime.result import Result, describe_config, duration, status_text, table
+from ..runtime.result import LONGEST_CONFIG, Result, describe_config, duration, shortened, status_text, table
 from .parameters import Display as Display
 from .parameters import as_flags
 
@@ -41,6 +42,8 @@ ROWS = 8
 """Number of latest trials in the live table."""
 
 
+LONGEST_REMARK = 48
+"""Characters of the remark behind a long config in a line of a search."""
 _ENDS = ("\n", "\r")
 
 
@@ -148,14 +151,14 @@ class Screen:
     def _say_part(self, part: PartDone) -> None:
         """One line, on standard error where there is no result; what failed is shown with `--quiet` too."""
         left = f"; about {duration(part.left_s)} left" if part.left_s and part.number < part.total else ""
-        text = f"{part.text}{left}"
+        text, number = f"{part.text}{left}", f"[{part.number:>{len(str(part.total))}}/{part.total}]"
         if part.mark is not None:
             if part.mark is Mark.FAILED or not self.display.quiet:
-                self.print(f"[{part.number}/{part.total}] [{_COLORS[part.mark]}]{escape(part.name)}[/]: {escape(text)}")
+                self.print(f"{number} [{_COLORS[part.mark]}]{escape(part.name)}[/]: {escape(text)}")
         elif part.failed:
-            self.errors.print(escape(f"[{part.number}/{part.total}] {text}"))
+            self.errors.print(escape(f"{number} {text}"))
         else:
-            self.note(f"[{part.number}/{part.total}] {text}")
+            self.note(f"{number} {text}")
 
     def _say_step(self, step: Step) -> None:
         """One line where a step begins, or for each part of it that is done and has a name."""
@@ -204,6 +207,8 @@ class SearchLines(Screen):
     """One line per trial."""
 
     _of = ""
+    _best: Mapping[str, Value] = {}
+    """The config of the best trial so far: long configs are shown by what differs from it."""
 
     def emit(self, event: Event) -> None:
         """Show an event of a search."""
@@ -213,7 +218,9 @@ class SearchLines(Screen):
             case TrialDone(origin=origin) if origin == SEARCHED:
                 self.trial(event)
             case FinalsStarted():
-                self.finals(f"measuring {len(event.configs) - 1} finalists and the unchanged kernel, interleaved")
+                several = "finalists and the unchanged kernel"
+                several = "combinations of finalists and the default module" if event.combined else several
+                self.finals(f"measuring {len(event.configs) - 1} {several}, interleaved")
             case Finished():
                 self.close()
             case _:
@@ -238,9 +245,22 @@ class SearchLines(Screen):
         """One line."""
         evaluation = trial.evaluation
         latency = f"{evaluation.latency_ms:.4f} ms" if evaluation.latency_ms else ""
-        mark = "  best" if trial.best is evaluation else ""
+        best = "best" if trial.best is evaluation else ""
         config = describe_config(evaluation.config)
-        self.note(f"[{trial.number}{self._of}] {config}: {evaluation.status} {latency}{mark}{remark(evaluation)}")
+        of = self._of or (f"/{trial.most_trials}" if trial.most_trials else "")
+        if len(config) <= LONGEST_CONFIG:
+            mark = f"  {best}" if best else ""
+            self.note(f"[{trial.number}{of}] {config}: {evaluation.status} {latency}{mark}{remark(evaluation)}")
+            return
+        left = "" if trial.left_s is None else f"about {duration(trial.left_s)} left"
+        differing = {name: value for name, value in evaluation.config.items() if self._best.get(name) != value}
+        if best:
+            self._best = evaluation.config
+        config = describe_config(differing or evaluation.config)
+        number, status = f"{trial.number:>{max(1, len(of) - 1)}}{of}", str(evaluation.status)
+        copy = "  (the code of an earlier trial)" if evaluation.duplicate_of is not None else ""
+        shown = f"{shortened(config)}{copy or shortened(remark(evaluation), LONGEST_REMARK)}"
+        self.note(f"[{number}] {status:<13} {latency:>12}  {best:<4}  {left:<17}  {shown}")
 
     def finals(self, text: str) -> None:
         """One line."""
@@ -290,11 +310,8 @@ class SearchTable(SearchLines):
 
     def _left(self, trial: TrialDone) -> str:
         """An estimate: whichever of trials and time ends first."""
-        total, limit_s = self._search.most_trials, self._search.budget.seconds
-        each = trial.seconds / trial.number  # both count what an earlier run has done
-        by_trials = (total - trial.number) * each if total else None
-        by_time = limit_s - trial.seconds if limit_s else None
-        left = min((max(0.0, x) for x in (by_trials, by_time) if x is not None), default=None)
+        search = self._search
+        left = replace(trial, most_trials=search.most_trials, limit_s=search.budget.seconds).left_s
         return f"{trial.seconds:.0f} s, about {left:.0f} s left" if left is not None else f"{trial.seconds:.0f} s"
 
     def _view(self, trial: TrialDone) -> RenderableType:

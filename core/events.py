@@ -242,6 +242,18 @@ class TrialDone(Event):
     """Trials whose code was already measured under another config."""
     seconds: float = 0.0
     best: Evaluation | None = None
+    most_trials: int | None = None
+    """Limit of the search's trials; None if there is none."""
+    limit_s: float | None = None
+    """Limit of the search's seconds; None if there is none."""
+
+    @property
+    def left_s(self) -> float | None:
+        """Estimated seconds until trials or time run out, whichever is first; None if nothing limits them."""
+        each = self.seconds / self.number if self.number else 0.0  # both count what an earlier run has done
+        by_trials = (self.most_trials - self.number) * each if self.most_trials else None
+        by_time = self.limit_s - self.seconds if self.limit_s else None
+        return min((max(0.0, left) for left in (by_trials, by_time) if left is not None), default=None)
 
 
 @dataclass(frozen=True)

@@ -243,6 +243,15 @@ def doubts_of(evaluation: Evaluation) -> list[str]:
     return found
 
 
+LONGEST_CONFIG = 72
+"""Characters of a config in a line of progress: files have it whole."""
+
+
+def shortened(text: str, length: int = LONGEST_CONFIG) -> str:
+    """Return a text of at most `length` characters, cut at its end."""
+    return text if len(text) <= length else f"{text[: length - 3]}..."
+
+
 def duration(seconds: float) -> str:
     """'40 s' or '3 min'."""
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"

@@ -58,9 +58,12 @@ class Progress:
         """Trials that did not end correct."""
         return self.trials - self.statuses[Status.OK]
 
-    def event(self, latest: Evaluation) -> TrialDone:
-        """Return what to tell after a trial."""
-        return TrialDone(SEARCHED, latest, self.trials, self.failed, self.duplicates, self.seconds, self.best)
+    def event(self, latest: Evaluation, budget: Budget | None = None) -> TrialDone:
+        """Return what to tell after a trial; with the search's budget, how much is left of it."""
+        trials, seconds = (budget.trials, budget.seconds) if budget else (None, None)
+        return TrialDone(
+            SEARCHED, latest, self.trials, self.failed, self.duplicates, self.seconds, self.best, trials, seconds
+        )
 
     def add(self, evaluation: Evaluation) -> None:
         """Count one more trial."""
@@ -266,7 +269,7 @@ class Search:
         self._stale = 0 if better else self._stale + 1
         if self._cancel is not None:
             self._cancel.check()
-        self._emit(self.progress.event(evaluation))
+        self._emit(self.progress.event(evaluation, self.budget))
 
     def _require_machine(self, evaluation: Evaluation) -> None:
         """Raise `DeviceError` where the machine lets nothing be measured: each config would end so."""

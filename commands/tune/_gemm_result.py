@@ -114,26 +114,26 @@ class Result(result.Result):
         yield from (f"wrote {path}" for path in self.files)
 
 
-def describe(result: ShapeResult, with_error: bool = False) -> str:
-    """A shape's result in words."""
-    if result.config is None:
-        return f"no choice: {result.error}"
-    parts = [result.chosen] if result.time_ms is None else []
-    if (speed := result.teraflops(result.time_ms)) is not None and result.time_ms is not None:
-        parts.append(f"{result.time_ms:.4f} ms, {speed:.1f} TFLOP/s")
-    if result.gain is not None:
-        parts.append(f"{result.gain:.2f}x the analytic choice")
-    if result.over_baseline is not None:
-        beside = result.teraflops(result.baseline_ms)
-        parts.append(f"{result.over_baseline:.2f}x cuBLAS ({beside:.1f} TFLOP/s)")
-    if result.over_library is not None:
-        beside = result.teraflops(result.library_ms)
-        parts.append(f"{result.over_library:.2f}x {NAME} ({beside:.1f} TFLOP/s)")
-    if result.shape.experts and result.reference_ms and result.time_ms:
-        parts.append(f"{result.reference_ms / result.time_ms:.2f}x PyTorch, expert by expert")
-    if with_error and result.max_error is not None:
-        parts.append(f"largest error {result.max_error:.1e}")
-    return f"{', '.join(parts)} ({Config(result.config)})"
+def describe(shape: ShapeResult, with_error: bool = False) -> str:
+    """A shape's result in words; a long config is cut."""
+    if shape.config is None:
+        return f"no choice: {shape.error}"
+    parts = [shape.chosen] if shape.time_ms is None else []
+    if (speed := shape.teraflops(shape.time_ms)) is not None and shape.time_ms is not None:
+        parts.append(f"{shape.time_ms:.4f} ms, {speed:.1f} TFLOP/s")
+    if shape.gain is not None:
+        parts.append(f"{shape.gain:.2f}x the analytic choice")
+    if shape.over_baseline is not None:
+        beside = shape.teraflops(shape.baseline_ms)
+        parts.append(f"{shape.over_baseline:.2f}x cuBLAS ({beside:.1f} TFLOP/s)")
+    if shape.over_library is not None:
+        beside = shape.teraflops(shape.library_ms)
+        parts.append(f"{shape.over_library:.2f}x {NAME} ({beside:.1f} TFLOP/s)")
+    if shape.shape.experts and shape.reference_ms and shape.time_ms:
+        parts.append(f"{shape.reference_ms / shape.time_ms:.2f}x PyTorch, expert by expert")
+    if with_error and shape.max_error is not None:
+        parts.append(f"largest error {shape.max_error:.1e}")
+    return f"{', '.join(parts)} ({result.shortened(str(Config(shape.config)))})"
 
 
 def geomean(values: Sequence[float | None]) -> float | None:

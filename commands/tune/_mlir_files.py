@@ -89,7 +89,7 @@ class MlirRunFolder:
     """The folder of a run, to which trials are added as they end.
 
     The trials also go to `csv_file`, and the modules that are tried to `modules`, with the compiler's output if
-    `commands` is set.
+    `commands` is set; with `blocks` each is shown as the auto-scheduler does.
     """
 
     def __init__(
@@ -100,10 +100,11 @@ class MlirRunFolder:
         csv_file: Path | None,
         modules: Path | None,
         commands: bool,
+        blocks: bool,
     ) -> None:
         self.path = path
         self._scheduling = scheduling
-        self._csv, self._modules, self._commands = csv_file, modules, commands
+        self._csv, self._modules, self._commands, self._blocks = csv_file, modules, commands, blocks
         self._target = IreeTarget(scheduling.device, chip)
         self._rows: list[dict[str, object]] = []
         self._began = time.monotonic()
@@ -145,10 +146,10 @@ class MlirRunFolder:
             if isinstance(event, TrialDone):
                 report = self.note(schedule, kernel, event.evaluation)
                 emit(PartDone(report))
-                emit(Note(report.in_lines()))
+                emit(Note(report.in_lines()) if self._blocks else event)
                 return
             emit(event)
-            if isinstance(event, FinalsStarted):
+            if isinstance(event, FinalsStarted) and self._blocks:
                 emit(Note(finals_text(event)))
 
         return watch

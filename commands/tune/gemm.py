@@ -141,10 +141,13 @@ def plan(options: Options, runtime: Runtime) -> Plan:
 def run(plan: Plan, emit: Emit) -> Result:
     """Tune every shape, or check the configs of a file; write the results, also those of an interrupted sweep."""
 
+    width = max((len(f"{shape}:") for shape in plan.sizes.shapes), default=0)
+
     def pass_on(event: Event) -> None:
         if isinstance(event, PartDone) and isinstance(event.result, ShapeResult):
             shape = event.result
-            text = f"{shape.shape}: {describe(shape, plan.show_errors)}, {shape.seconds:.0f} s"
+            named = f"{shape.shape}:"
+            text = f"{named:<{width}} {describe(shape, plan.show_errors)}, {shape.seconds:.0f} s"
             event = replace(event, text=text, failed=shape.config is None)
         emit(event)
 

@@ -128,6 +128,8 @@ class Plan(command.Plan):
     emit: Path | None
     """Where modules that are tried go."""
     save_cmds: bool
+    blocks: bool
+    """Whether trials are shown as the auto-scheduler shows them, in twelve lines each, not in one."""
     dry_run: bool
     results: Path
     resume: bool
@@ -154,6 +156,7 @@ def plan(options: Options, runtime: Runtime) -> Plan:
         trials=options.trials or (given.trials if given else None) or TRIALS,
         ranges=given.ranges if given else {},
         csv=given.output_file if given else None,
+        blocks=given is not None,
     )
 
 
@@ -178,7 +181,7 @@ def _run(plan: Plan, emit: Emit, processes: IreeProcesses) -> Result:
     ):
         emit(Warned(remark))
     folder = MlirRunFolder(
-        results_folder(plan, scheduling), scheduling, plan.chip or "", plan.csv, plan.emit, plan.save_cmds
+        results_folder(plan, scheduling), scheduling, plan.chip or "", plan.csv, plan.emit, plan.save_cmds, plan.blocks
     )
     if plan.dry_run:
         _tell(scheduling, time.monotonic() - began, emit)
@@ -296,7 +299,8 @@ class _Searches:
             return _ranked([known[config] for config in wanted])
         event = FinalsStarted(tuple(wanted), combined=True)
         self._emit(event)
-        self._emit(Note(finals_text(event)))
+        if self._plan.blocks:
+            self._emit(Note(finals_text(event)))
         began = time.monotonic()
         finals = self._evaluator.compare(self.scheduling.problem, kernel, wanted)
         for final in finals:

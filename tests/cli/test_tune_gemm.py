@@ -38,7 +38,7 @@ def test_the_whole_flow_at_small_sizes(tmp_path: Path) -> None:
         *("--gemm_size_file", tmp_path / "sizes.yaml", "--tuning_results_file", output, "--compare", *common)
     )
     assert code == 1, warned  # one size was left out
-    assert "[1/2] M=48 N=64 K=96: analytic choice, checked, not timed, largest error" in shown
+    assert "[1/2] M=48 N=64 K=96:  analytic choice, checked, not timed, largest error" in shown
     assert "M=0 is not a size" in warned
     lines = yaml.safe_load(output.read_text())
     assert [(line["M"], line["rowMajorB"]) for line in lines] == [(48, "N"), (16, "T")]

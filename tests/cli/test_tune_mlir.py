@@ -114,6 +114,7 @@ def test_three_products_and_a_convolution_are_scheduled_whole(tmp_path: Path) ->
     run = kernelwright(*command, cwd=tmp_path)
     assert run.returncode == 0, run.stderr
     found = json.loads(run.stdout)
+    assert "[Compiling" not in run.stderr and "\n[1/1] " in run.stderr, "a line for each trial"
     names = [operation["operation"] for operation in found["operations"]]
     assert names == ["matmul_0", "matmul_1", "matmul_2", "conv_2d_3"]
     assert all(operation["statuses"] == {"ok": 1} for operation in found["operations"])

@@ -89,6 +89,25 @@ def test_lines_in_a_pipe() -> None:
     ]
 
 
+def test_a_long_config_is_one_aligned_line_of_what_differs_from_the_best() -> None:
+    values = {f"PARAMETER_{number}": number for number in range(12)}
+    screen, text = SearchLines(Display()), StringIO()
+    screen.console = Console(file=text, width=160)
+    progress = Progress()
+    for change, outcome in (({}, 2.0), ({"PARAMETER_3": 30}, 1.0), ({"PARAMETER_5": 50}, "compile_error")):
+        trial = evaluation(KERNEL, Config({**values, **change}), outcome)
+        progress.add(trial)
+        progress.seconds += 60.0
+        screen.emit(progress.event(trial, Budget(trials=100)))
+    first, *others = text.getvalue().splitlines()
+    assert first.startswith("[  1/100] ok               2.0000 ms  best  about 99 min left  PARAMETER_0=0, ")
+    assert others == [
+        "[  2/100] ok               1.0000 ms  best  about 98 min left  PARAMETER_3=30",
+        "[  3/100] compile_error                     about 97 min left  PARAMETER_3=3, PARAMETER_5=50  as told",
+    ]
+    assert max(map(len, (first, *others))) <= 140 and first.endswith("...")
+
+
 @pytest.mark.parametrize("terminal", [True, False])
 def test_nothing_when_quiet(terminal: bool) -> None:
     assert watched(terminal, Budget(), quiet=True) == ""

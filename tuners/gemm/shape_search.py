@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from ...core import Config, Evaluator, Kernel, KernelwrightError, ProblemError, SearchSpace, TorchProblem, Trial
-from ...core.events import CancelToken, Emit, Event, Note, PartStarted, TrialDone
+from ...core.events import CancelToken, Emit, Event, Note, TrialDone
 from ...core.evidence import with_evidence
 from ...core.text import first_line
 from .. import catalogue
@@ -43,7 +43,6 @@ class ShapeSearch:
     def tune(self, evaluator: Evaluator, shape: Shape) -> ShapeResult:
         """Return the result of a shape; one that cannot be tuned has an error."""
         began = self._clock()
-        self.emit(PartStarted(str(shape)))
         try:
             found = self._searched(evaluator, shape) if self.task.timed else self._checked(evaluator, shape)
         except KernelwrightError as error:
