@@ -36,6 +36,6 @@ def test_a_folder_is_no_kernel_but_may_have_the_name_of_one(tmp_path: Path, monk
     monkeypatch.chdir(tmp_path)
     for name in ("results", "level1/1_1"):
         (tmp_path / name).mkdir(parents=True)
-    with pytest.raises(KernelError, match=r"^results is a folder; .* --folder results shows them$"):
+    with pytest.raises(KernelError, match=r"^results is a folder; .* --folder results` shows them$"):
         find_kernel("results/", "triton")
     assert find_kernel("level1/1_1", "triton").problem == "level1/1_1"
