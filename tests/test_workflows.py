@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,25 @@ def steps(path: Path) -> list[dict[str, Any]]:
 def test_our_own_runs_what_a_fresh_clone_must_pass() -> None:
     command = [step["run"] for step in steps(OWN) if "run" in step][-1]
     assert command == ".ci/run" and os.access(ROOT / command, os.X_OK)
+
+
+def test_hooks_run_what_a_fresh_clone_must_pass() -> None:
+    (repository,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    entries = {hook["stages"][0]: hook["entry"] for hook in repository["hooks"]}
+    assert entries == {"pre-commit": "make lint", "pre-push": "make check"}
+    assert (ROOT / ".ci" / "run").read_text().rstrip().endswith("make check")
+    rules = dict(re.findall(r"^([\w-]+):(.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert rules["check"].split() == ["lint", "test-all"] and "lint" in rules
+
+
+def test_fragments_of_the_changelog_have_a_known_kind() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["towncrier"]
+    kinds = {kind["directory"] for kind in settings["type"]}
+    assert settings["start_string"] in (ROOT / settings["filename"]).read_text()
+    for path in (ROOT / settings["directory"]).iterdir():
+        if path.name not in settings["ignore"]:
+            assert path.name.split(".")[1:-1] == [min(kinds & set(path.name.split(".")), default="")], path.name
+            assert path.suffix == ".md" and path.read_text().strip().endswith("."), path.name
 
 
 @pytest.mark.parametrize("wanted", ["--junit", "--record"])
