@@ -92,6 +92,8 @@ def kernelwright(arguments: str) -> subprocess.CompletedProcess[str]:
     [
         ("KW config > /dev/full", "No space left on device"),
         ("KW --help > /dev/full", "No space left on device"),
+        ("KW docs evaluation > /dev/full", "No space left on device"),
+        ("KW list --json | true", ""),
         ("ulimit -n 12; KW config", ""),
         ("KW config --json >&-", ""),
         ("LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 PYTHONIOENCODING=ascii KW optimize --help", ""),
