@@ -59,7 +59,7 @@ def test_figures_are_recorded_and_kernels_compared_with_them(
         (("1_19", "--record"), "--record needs a file to write; give --baseline-file"),
         (("1_19", "1_21", "--problem", "1_19"), "--problem names one problem"),
         (("1_19", "--tolerance", "-1"), "--tolerance must be from 0 to 0.9, not -1"),
-        (("1_19", "no_such.py"), "no tilelang_cpu kernel 'no_such.py'"),
+        (("1_19", "no_such.py"), "no_such.py: no such file"),
         (("ops.py::swiglu",), "ops.py::swiglu is a function"),
         (("1_19", "--junit", "."), "--junit . is a folder"),
     ],
