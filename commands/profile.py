@@ -141,7 +141,7 @@ def plan(options: Options, runtime: Runtime) -> Plan:
     """Find the kernel and its problem."""
     device = runtime.device(options)
     job = runtime.job(options, options.kernel, device)
-    return Plan(job, options.ncu, options.sandbox, runtime.local_evaluator(device, options))
+    return Plan(job, options.ncu, options.sandbox, runtime.local_evaluator(device, options, read_code=True))
 
 
 def run(plan: Plan, emit: Emit) -> Result:

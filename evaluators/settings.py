@@ -177,6 +177,8 @@ class Settings:
     """Whether launch plans are made on a CPU too, where each compiles the kernel's C code once more."""
     sanitize: bool = False
     """Whether NVIDIA's compute-sanitizer looks at what is replayed on a GPU: at the fastest of several that passes."""
+    read_code: bool = False
+    """Whether the machine code of own kernels on an NVIDIA GPU is read, for causes of lost time; 0.6 s a kernel."""
     sandbox: Sandbox = Sandbox.AUTO
     described_gpu: str = "H100"
     """The GPU that launchers see while an interpreter runs their kernels on a CPU."""

@@ -83,9 +83,9 @@ class Runtime:
         """Return a kernel with its problem at all its recorded workloads, unless the options name one."""
         return find_joint_job(options, reference, device, self.where, self.emit)
 
-    def local_evaluator(self, device: str, options: TrustOptions) -> OpenLocal:
+    def local_evaluator(self, device: str, options: TrustOptions, read_code: bool = False) -> OpenLocal:
         """Return a function that opens the evaluator of this machine. Options are read now."""
-        settings = settings_of(options, Settings())
+        settings = settings_of(options, Settings(read_code=read_code))
         if isinstance(options, MachineOptions) and options.gpu is not None:
             settings = replace(settings, described_gpu=options.gpu.upper())
         return partial(LocalEvaluator, device, settings, memory=cache_folder(), kept=self._kept)
@@ -113,6 +113,9 @@ class Runtime:
         opened = partial(opened, kept=self._kept)
         return opened if sampling is None else partial(opened, sampling=sampling)
 
-    def evaluators(self, device: str, lanes: int, options: TrustOptions) -> Callable[[], Evaluators]:
+    def evaluators(
+        self, device: str, lanes: int, options: TrustOptions, read_code: bool = False
+    ) -> Callable[[], Evaluators]:
         """Return a function that opens the evaluators of a run with this many lanes. Its caller closes them."""
-        return partial(Evaluators, device, lanes, settings_of(options, Settings()), self.remote, self._kept)
+        settings = settings_of(options, Settings(read_code=read_code))
+        return partial(Evaluators, device, lanes, settings, self.remote, self._kept)

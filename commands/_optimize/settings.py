@@ -68,5 +68,6 @@ class SessionSettings:
             conditions=Conditions.of(options),
             find_job=partial(runtime.joint_job, options, device=device),
             find_open=partial(open_problem, options, device=device, model=by_model),
-            open_evaluators=runtime.evaluators(device, options.beam, options),
+            # A model's turn takes longer than reading the code, and the rules do not look at it.
+            open_evaluators=runtime.evaluators(device, options.beam, options, read_code=by_model),
         )

@@ -219,12 +219,11 @@ class CandidateClient(ExchangingProcess):
             return "C, which may be anybody's, where the plan must have the IR that it was generated from"
         return RecordedPlan(recorded, answer.described(), self.outputs, integers, answer.reads)
 
-    def profile(self, checked: VerifiedConfig, own: Sequence[str]) -> ProfileResponse:
-        """Return what runs on the device in one call; `own` are the kernel names that the source defines."""
-        seed = checked.correctness.seeds[0]
-        return self.ask(
-            ProfileResponse, self._limits.call_s, "profile", serial=checked.serial, seed=seed, own=list(own)
-        )
+    def profile(self, checked: VerifiedConfig, own: Sequence[str], code: bool) -> ProfileResponse:
+        """Return what runs on the device in one call; `own` are the kernel names that the source defines, and `code`
+        says whether their machine code is read."""
+        asked = {"serial": checked.serial, "seed": checked.correctness.seeds[0], "own": list(own), "code": code}
+        return self.ask(ProfileResponse, self._limits.call_s, "profile", **asked)
 
     def check_at(self, reference_client: ReferenceClient, config: Config, sizes: dict[str, Any], seed: int) -> None:
         """Compare once at other sizes; unloads all configs. Raises `CandidateError`."""

@@ -288,14 +288,15 @@ class CandidateWorker:
         self._synchronize()
         return {"launches": dict(launches.counts), "own_ms": launches.own_ms, "call_ms": launches.call_ms}
 
-    def profile(self, serial: int, seed: int, own: list[str]) -> Message:
-        """Return what runs on the device in one call."""
+    def profile(self, serial: int, seed: int, own: list[str], code: bool) -> Message:
+        """Return what runs on the device in one call, with facts of the machine code if asked."""
         names = set(own)
 
         def ours(name: str) -> bool:
             return is_own(name, names, self._languages)
 
-        return {"profile": profile_call(self._call(serial, seed), self.device, ours, self.timed.clock.flush)}
+        flush = self.timed.clock.flush
+        return {"profile": profile_call(self._call(serial, seed), self.device, ours, flush, code)}
 
     def _problem(self, sizes: Message) -> ProblemModule:
         problem = ProblemModule(Path(self.options["problem"]), sizes, self.device)

@@ -213,7 +213,7 @@ class Verification(EvaluationContext):
             return None
         with self.access.upgraded(), self.stage("profile"):
             source = self.client.kernel.bind(checked.config).source
-            found = self.client.profile(checked, sorted(own_names(source))).profile
+            found = self.client.profile(checked, sorted(own_names(source)), self.settings.read_code).profile
             if not self.on_cpu:
                 broken = proof_violation(found, {}, self.allow_torch)
                 if broken is not None:

@@ -35,20 +35,25 @@ def profile_call(
     device: str,
     own: Callable[[str], bool] | None = None,
     before: Callable[[], object] | None = None,
+    code: bool = True,
 ) -> Message:
-    """Return the fields of `core.KernelProfile` for one call.
+    """Return the fields of `core.KernelProfile` for one call; with `code`, facts of the machine code of own kernels.
 
     `own` decides by name whether a kernel is the candidate's; by default those that Triton or TileLang compiled in this
     process are. `before` runs ahead of the call and is not recorded: flush the L2 cache there to match the measured
     times. Kernels on all streams count.
     """
     if device.startswith("cuda"):
-        return _profile_gpu(call, device, own, before)
+        return _profile_gpu(call, device, own, before, code)
     return _profile_cpu(call, before)
 
 
 def _profile_gpu(
-    call: Callable[[], object], device: str, own: Callable[[str], bool] | None, before: Callable[[], object] | None
+    call: Callable[[], object],
+    device: str,
+    own: Callable[[str], bool] | None,
+    before: Callable[[], object] | None,
+    code: bool,
 ) -> Message:
     import torch
 
@@ -63,7 +68,7 @@ def _profile_gpu(
     properties = describe_gpu(device)
     compiled = compiled_kernels()
     names = {kernel.name for kernel in compiled}
-    return read_trace(trace, compiled, own or names.__contains__, architecture_name(properties))
+    return read_trace(trace, compiled, own or names.__contains__, architecture_name(properties), code)
 
 
 def traced(call: Callable[[], object], device: str) -> Message:
@@ -83,7 +88,11 @@ def traced(call: Callable[[], object], device: str) -> Message:
 
 
 def read_trace(
-    trace: Message, compiled: Sequence[CompiledKernel], own: Callable[[str], bool], architecture: str
+    trace: Message,
+    compiled: Sequence[CompiledKernel],
+    own: Callable[[str], bool],
+    architecture: str,
+    code: bool = True,
 ) -> Message:
     """Return the fields of `core.KernelProfile` from the Chrome trace of one call."""
     events = _on_device(trace)
@@ -92,7 +101,7 @@ def read_trace(
         given = event.get("args", {})
         launch = (given.get("registers per thread"), given.get("shared memory"), _product(given.get("block")))
         launched.setdefault((event["name"], _product(given.get("grid")), *launch), []).append(event)
-    kernels = [_kernel(key, group, compiled, own, architecture) for key, group in launched.items()]
+    kernels = [_kernel(key, group, compiled, own, architecture, code) for key, group in launched.items()]
     return {"kernels": sorted(kernels, key=lambda kernel: -kernel["time_ms"])}
 
 
@@ -106,6 +115,7 @@ def _kernel(
     compiled: Sequence[CompiledKernel],
     own: Callable[[str], bool],
     architecture: str,
+    code: bool,
 ) -> Message:
     name, blocks, registers, shared, threads = key
     known = find_kernel(compiled, name, registers)
@@ -120,7 +130,7 @@ def _kernel(
         "shared_bytes": shared,
         "threads": threads,
         "blocks": blocks,
-        "code": _code(known) if known and own(name) else None,
+        "code": _code(known) if code and known and own(name) else None,
     }
     kept = occupancy(architecture, threads, registers, shared or 0) if threads and registers else None
     if kept is not None:

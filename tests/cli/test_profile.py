@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,11 @@ class Scripted:
 
 
 def scripted(monkeypatch: pytest.MonkeyPatch, result: float | str) -> None:
-    monkeypatch.setattr(Runtime, "local_evaluator", lambda self, device, options: lambda: Scripted(result))
+    def opened(runtime: Runtime, device: str, options: Options, read_code: bool) -> Callable[[], Scripted]:
+        assert read_code, "causes follow from the machine code, too"
+        return lambda: Scripted(result)
+
+    monkeypatch.setattr(Runtime, "local_evaluator", opened)
 
 
 @pytest.fixture

@@ -146,3 +146,16 @@ def _by_the_driver(name: str, threads: int) -> int:
     shared = ctypes.c_size_t(kernel.metadata.shared)
     assert occupancy(ctypes.byref(blocks), ctypes.c_void_p(kernel.function), threads, shared) == 0
     return blocks.value
+
+
+def test_machine_code_is_read_only_where_it_is_asked_for() -> None:
+    read: list[str] = []
+
+    def binary() -> bytes:
+        read.append("once")
+        return b""
+
+    compiled = [CompiledKernel("scale", 40, 0, 4096, 128, binary=binary)]
+    for code in (False, True):
+        read_trace(TRACE, compiled, lambda name: name == "scale", "sm_90", code)
+        assert bool(read) is code
