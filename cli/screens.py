@@ -208,6 +208,7 @@ class SearchLines(Screen):
 
     _of = ""
     _best: Mapping[str, Value] = {}
+    _search: SearchStarted | None = None
     """The config of the best trial so far: long configs are shown by what differs from it."""
 
     def emit(self, event: Event) -> None:
@@ -235,6 +236,7 @@ class SearchLines(Screen):
         )
         for rule in search.rules:
             self.note(f"  device: {rule}")
+        self._search = search
         self._of = f"/{search.most_trials}" if search.most_trials else ""
         self.begin(search)
 
@@ -248,19 +250,27 @@ class SearchLines(Screen):
         best = "best" if trial.best is evaluation else ""
         config = describe_config(evaluation.config)
         of = self._of or (f"/{trial.most_trials}" if trial.most_trials else "")
+        differing = {name: value for name, value in evaluation.config.items() if self._best.get(name) != value}
+        if best:
+            self._best = evaluation.config
         if len(config) <= LONGEST_CONFIG:
             mark = f"  {best}" if best else ""
             self.note(f"[{trial.number}{of}] {config}: {evaluation.status} {latency}{mark}{remark(evaluation)}")
             return
-        left = "" if trial.left_s is None else f"about {duration(trial.left_s)} left"
-        differing = {name: value for name, value in evaluation.config.items() if self._best.get(name) != value}
-        if best:
-            self._best = evaluation.config
+        left_s = self._left_s(trial)
+        left = "" if left_s is None else f"about {duration(left_s)} left"
         config = describe_config(differing or evaluation.config)
         number, status = f"{trial.number:>{max(1, len(of) - 1)}}{of}", str(evaluation.status)
         copy = "  (the code of an earlier trial)" if evaluation.duplicate_of is not None else ""
         shown = f"{shortened(config)}{copy or shortened(remark(evaluation), LONGEST_REMARK)}"
         self.note(f"[{number}] {status:<13} {latency:>12}  {best:<4}  {left:<17}  {shown}")
+
+    def _left_s(self, trial: TrialDone) -> float | None:
+        """Return an estimate of the seconds left: whichever of trials, of which a space may have few, and time ends
+        first."""
+        if (search := self._search) is not None:
+            trial = replace(trial, most_trials=search.most_trials, limit_s=search.budget.seconds)
+        return trial.left_s
 
     def finals(self, text: str) -> None:
         """One line."""
@@ -277,7 +287,6 @@ class SearchTable(SearchLines):
 
     def begin(self, search: SearchStarted) -> None:
         """Draw the table."""
-        self._search = search
         self._latest: deque[tuple[str, ...]] = deque(maxlen=ROWS)
         columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[left]}"))
         self._bar = Progress(*columns)
@@ -309,9 +318,7 @@ class SearchTable(SearchLines):
             self._live = None
 
     def _left(self, trial: TrialDone) -> str:
-        """An estimate: whichever of trials and time ends first."""
-        search = self._search
-        left = replace(trial, most_trials=search.most_trials, limit_s=search.budget.seconds).left_s
+        left = self._left_s(trial)
         return f"{trial.seconds:.0f} s, about {left:.0f} s left" if left is not None else f"{trial.seconds:.0f} s"
 
     def _view(self, trial: TrialDone) -> RenderableType:

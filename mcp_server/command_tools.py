@@ -19,6 +19,7 @@ from pydantic import BaseModel, Field, create_model
 from ..runtime.command import Command, find_commands
 from ..runtime.options.option import details_of, types_of
 from ..runtime.result import Result, says_what_is_next
+from .offered import CODE, SECONDS, TRIALS, offered_options
 from .places import ENDED, FINISHED
 from .workshop import FINISH_S, Report, Workshop
 
@@ -31,10 +32,6 @@ Trials: TypeAlias = Annotated[
 Call: TypeAlias = Context[Any, Any]
 Tool: TypeAlias = Callable[..., Awaitable[Any]]
 
-CODE = ("kernel", "problem", "reference", "inputs")
-"""Options that name files, as texts."""
-TRIALS, SECONDS = ("trials", "max_trials"), ("seconds", "time_limit")
-"""Options that a call's `trials` and `seconds` set."""
 RULES = "rules"
 """The model of all calls: the model is the caller, and nothing here spends its money."""
 
@@ -125,14 +122,9 @@ _RUN = "The run's id: its resources are kernelwright://runs/<run>/report, .../hi
 
 
 def _parameters(command: Command, types: Mapping[str, Any]) -> Iterator[inspect.Parameter]:
-    """Yield the options that a client may set. The server alone sets those for trust and machines."""
-    named, set_by_server = command.declared.agents, ("device", "results", "resume", *TRIALS, *SECONDS)
-    for field in dataclasses.fields(command.options):
+    """Yield the options that a client may set."""
+    for field in offered_options(command):
         details = details_of(field)
-        offered = field.name in named if isinstance(named, tuple) else True
-        free = not details.trusted or field.name in CODE
-        if not offered or details.python_only or not free or field.name in set_by_server:
-            continue
         limits = {"gt": details.above, "ge": details.at_least, "le": details.at_most}
         field_info = Field(
             description=details.text, **{name: limit for name, limit in limits.items() if limit is not None}

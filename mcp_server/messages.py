@@ -15,7 +15,7 @@ from ..runtime.command import find_commands
 from ..runtime.reading import Explanation
 
 _FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]*[a-z0-9])")
-_COMMAND = re.compile(r"`kernelwright ([a-z -]+)`")
+_SPAN = re.compile(r"(`[^`\n]*`)")
 
 
 class _Message(BaseModel):
@@ -71,16 +71,28 @@ class JobRequest(_Message):
 def in_words_of_tools(text: str, options: Container[str]) -> str:
     """Return a text of a command with its options, and commands that are tools, named as tools name them.
 
-    `--allow-torch all` becomes `allow_torch` all; flags of other programs stay.
+    --workload tiny becomes `workload` tiny; flags that are no arguments stay, and so do commands with flags.
     """
-    tools = {" ".join(command.path): command.name for command in find_commands()} if "`kernelwright " in text else {}
+    parts = _SPAN.split(text)  # every second one is code
+    quoted = [_quoted(part[1:-1], options) for part in parts[1::2]]
+    plain = [_with_arguments(part, options, "`") for part in parts[::2]]
+    return "".join(part for pair in zip(plain, [*quoted, ""], strict=True) for part in pair)
 
+
+def _quoted(code: str, options: Container[str]) -> str:
+    words = code.split(" ")
+    if words[0] != "kernelwright":
+        return f"`{_with_arguments(code, options)}`"
+    tools = {command.path: command.name for command in find_commands()}
+    return f"`{tools.get(tuple(words[1:]), code)}`"
+
+
+def _with_arguments(text: str, options: Container[str], quote: str = "") -> str:
     def flag(match: re.Match[str]) -> str:
         name = match[1].replace("-", "_")
-        return f"`{name}`" if name in options else match[0]
+        return f"{quote}{name}{quote}" if name in options else match[0]
 
-    named = _COMMAND.sub(lambda match: f"`{tools.get(match[1], match[0].strip('`'))}`", text)
-    return _FLAG.sub(flag, named)
+    return _FLAG.sub(flag, text)
 
 
 def read(line: bytes) -> Message:

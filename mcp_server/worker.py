@@ -31,12 +31,12 @@ from ..core.events import (
 )
 from ..runtime.command import find_command
 from ..runtime.interruption import interruptible
-from ..runtime.options.option import types_of
 from ..runtime.reading import explain
 from ..runtime.result import Result, says_what_is_next
 from ..runtime.runtime import Runtime
 from .messages import Broken, Done, JobRequest, Message, Refused, Wire, in_words_of_tools
 from .messages import JobStep as StepMessage
+from .offered import argument_names
 
 
 def main() -> None:
@@ -56,7 +56,7 @@ def _done(request: JobRequest, wire: Wire) -> Message:
     try:
         return do(request.job, request.options, wire)
     except KernelwrightError as error:
-        names = types_of(find_command(request.job).options)
+        names = argument_names(find_command(request.job))
         return Refused(message=in_words_of_tools(error.message, names), hint=in_words_of_tools(error.hint, names))
     except Exception as error:
         traceback.print_exc(file=sys.stderr)
@@ -87,7 +87,7 @@ def do(name: str, given: Mapping[str, Any], wire: Wire) -> Done:
     with Runtime(Steps(wire).emit) as runtime:
         result = command.call(command.options(**given["options"]), runtime)
     failed = result.failed_kernel
-    names = types_of(command.options)
+    names = argument_names(command)
     explanation = None if failed is None else explain(given["kernel"], *failed)
     if explanation is not None:
         explanation = explanation.model_copy(update={"text": in_words_of_tools(explanation.text, names)})

@@ -42,7 +42,7 @@ OTHER_VARIABLES = frozenset(
     PREFIX + name
     for name in (
         *("ARCHIVE", "CACHE", "DISABLE", "EMBEDDINGS", "GEMM_CONFIGS", "LANGUAGES", "LOCKS", "LOG", "RECORD"),
-        *("SERVER_NICE", "SHARES", "SHOWN", "STORE", "WARM_SERVER"),
+        *("RUN", "SERVER_NICE", "SHARES", "SHOWN", "STORE", "WARM_SERVER"),
     )
 )
 """Variables that are no options of commands."""
@@ -185,12 +185,16 @@ def unknown_variables(variables: Iterable[str], command: CommandPath, names: Ite
     """Yield a line for each `KERNELWRIGHT_*` that nothing reads, with the nearest name.
 
     `names` are the options of the command that runs: others are looked up, for which all modules of commands are
-    imported, where a variable is none of its own.
+    imported, where a variable is none of its own. Nothing is said where another package's command is broken.
     """
     found = {name for name in variables if name.startswith(PREFIX)} - OTHER_VARIABLES - _variables_of(command, names)
     if not found:
         return
-    known = OTHER_VARIABLES.union(*(_variables_of(path, fields) for path, fields in settable_options().items()))
+    try:
+        settable = settable_options()
+    except OptionError:
+        return
+    known = OTHER_VARIABLES.union(*(_variables_of(path, fields) for path, fields in settable.items()))
     for name in sorted(found - known):
         near = difflib.get_close_matches(name, sorted(known), n=1)
         yield f"nothing reads the variable {name}{''.join(f'; the nearest is {other}' for other in near)}"

@@ -5,20 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from torch._inductor import custom_graph_pass
 from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch.fx import Graph
 
+# Told whether a graph is for inference; torch 2.8 has no such passes.
+_AWARE: Any = getattr(custom_graph_pass, "CustomInferenceAwareGraphPass", CustomGraphPass)
 
-class PassSequence(CustomGraphPass):  # type: ignore[misc]
+
+class PassSequence(_AWARE):  # type: ignore[misc]
     """Runs passes one after the other."""
 
     def __init__(self, passes: Sequence[Callable[[Graph], object]]) -> None:
         self._passes = tuple(passes)
 
-    def __call__(self, graph: Graph) -> None:
+    def __call__(self, graph: Graph, is_inference: bool = False) -> None:
         """Run them on a graph, which they change."""
         for each in self._passes:
-            each(graph)
+            if _AWARE is not CustomGraphPass and isinstance(each, _AWARE):
+                each(graph, is_inference)
+            else:
+                each(graph)
 
     def uuid(self) -> Any:
         """Return what compiled code depends on: None, which keeps it out of caches, where one of them does not say."""

@@ -145,15 +145,14 @@ def _take_the_only_config() -> None:
         given, named = tuner._kernel_parameters or ((), ())
         if callable(tuner.configs) and tuner._kernel_parameters is not None:
             tuner.configs = tuner.configs(*given, **dict(named))
-        if callable(tuner.configs) or len(tuner.configs) != 1 or not hasattr(tuner, "jit_compile"):
+        if callable(tuner.configs) or len(tuner.configs) != 1:
             return really(tuner, *options, **more)
         (config,) = tuner.configs
         if not config.keys().isdisjoint(inspect.signature(tuner.fn).bind_partial(*given, **dict(named)).arguments):
             return really(tuner, *options, **more)  # which compiles with the values of the call
-        passes = {autotuner._PASS_CONFIGS_KEY: config.get("pass_configs")}
-        kernel = tuner.jit_compile(
-            **{name: value for name, value in config.items() if name != "pass_configs"}, **passes
-        )
+        compiled, _ = tuner._ensure_jit_functions()
+        values = {name: value for name, value in config.items() if name != "pass_configs"}
+        kernel = compiled(**values, **{autotuner._PASS_CONFIGS_KEY: config.get("pass_configs")})
         return autotuner.AutotuneResult(
             libcode=kernel.get_kernel_source(), func=kernel.prim_func, kernel=kernel, config=config
         )

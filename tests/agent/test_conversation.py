@@ -18,11 +18,11 @@ MODEL = "openai/gpt-4o"
 
 
 def converse(folder: Path, server: OpenAIServer, *options: object) -> subprocess.CompletedProcess[str]:
-    """`optimize` with the server as its model; KERNELWRIGHT_KEEP names a folder to keep its results in."""
+    """`optimize` with the server as its model; TESTS_KEEP names a folder to keep its results in."""
     model = ["--model", MODEL, "--api-base", server.base_url, "--json"]
     with mock.patch.dict(os.environ, OPENAI_API_KEY=KEY):
         run = kernelwright("optimize", *options, *model, cwd=folder)
-    if kept := os.environ.get("KERNELWRIGHT_KEEP"):
+    if kept := os.environ.get("TESTS_KEEP"):
         name = "_".join(str(options[i + 1]) for i, option in enumerate(options) if option in ("--kernel", "--backend"))
         shutil.copytree(folder / "results", Path(kept) / name, dirs_exist_ok=True)
     return run

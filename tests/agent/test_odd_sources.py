@@ -1,7 +1,7 @@
 """Every rule on kernels, and on odd forms of each: what comes out is Python, or a reason why nothing does.
 
 Of the kernels, the pairs of rules and the odd forms a part is tried that is always the same: all take a quarter of an
-hour of processor time. KERNELWRIGHT_ALL_PAIRS=1 tries them all.
+hour of processor time. TESTS_ALL_PAIRS=1 tries them all.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .triton_rule_cases import BY_NAME, RECORDED, shipped
 T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
 MACHINE = Machine(cores=4, multiprocessors=132)
-ALL = os.environ.get("KERNELWRIGHT_ALL_PAIRS") == "1"
+ALL = os.environ.get("TESTS_ALL_PAIRS") == "1"
 SHIPPED = {str(path.relative_to(ROOT / "corpus/kernels")): path for path in (ROOT / "corpus/kernels").rglob("*.py")}
 EXAMPLES = {
     f"{path.parent.relative_to(ROOT / 'corpus/examples')}, {path.stem}": path

@@ -1,6 +1,6 @@
 """The compile matrix: kernels for every architecture, as docs/devices.md has it.
 
-Each architecture compiles a third of the kernels, another than its neighbours; KERNELWRIGHT_ALL_PAIRS=1 compiles all.
+Each architecture compiles a third of the kernels, another than its neighbours; TESTS_ALL_PAIRS=1 compiles all.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kernelwright.core.devices import architecture
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100", "sm_120", "gfx942", "gfx950", "gfx1201")
-SHARE = 1 if os.environ.get("KERNELWRIGHT_ALL_PAIRS") == "1" else 3
+SHARE = 1 if os.environ.get("TESTS_ALL_PAIRS") == "1" else 3
 
 
 @pytest.fixture(scope="module")

@@ -51,9 +51,9 @@ CASES = [
     for i, shape in enumerate(SHAPES)
     for j, form in enumerate(FORMS)
     for k, setting in enumerate(SETTINGS)
-    if (i + j + k) % len(SETTINGS) == 0 or os.environ.get("KERNELWRIGHT_ALL_PAIRS") == "1"
+    if (i + j + k) % len(SETTINGS) == 0 or os.environ.get("TESTS_ALL_PAIRS") == "1"
 ]
-"""Each form with each shape; KERNELWRIGHT_ALL_PAIRS=1 tries these with each setting, not with one."""
+"""Each form with each shape; TESTS_ALL_PAIRS=1 tries these with each setting, not with one."""
 
 
 @pytest.mark.parametrize(("shape", "form", "columns", "stages", "groups"), CASES)

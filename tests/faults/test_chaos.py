@@ -1,7 +1,7 @@
 """Kills at random moments: of the command or of one of its processes, each followed by `--resume`.
 
-KERNELWRIGHT_CHAOS_KILLS says how many kills, by default 6, which are drawn among the commands;
-KERNELWRIGHT_CHAOS_SEED repeats a run's choices; KERNELWRIGHT_CHAOS_RECORD names a file that counts the kills of all
+TESTS_CHAOS_KILLS says how many kills, by default 6, which are drawn among the commands;
+TESTS_CHAOS_SEED repeats a run's choices; TESTS_CHAOS_RECORD names a file that counts the kills of all
 runs.
 """
 
@@ -22,9 +22,9 @@ from kernelwright.evaluators.replay.saved import saved_plan
 
 from .chaos_commands import COMMANDS, Command, Place, searched, verdicts
 
-KILLS = int(os.environ.get("KERNELWRIGHT_CHAOS_KILLS", "6"))
-SEED = int(os.environ.get("KERNELWRIGHT_CHAOS_SEED", str(random.SystemRandom().randrange(10**6))))
-RECORD = os.environ.get("KERNELWRIGHT_CHAOS_RECORD")
+KILLS = int(os.environ.get("TESTS_CHAOS_KILLS", "6"))
+SEED = int(os.environ.get("TESTS_CHAOS_SEED", str(random.SystemRandom().randrange(10**6))))
+RECORD = os.environ.get("TESTS_CHAOS_RECORD")
 IN_A_ROW = 3
 """So many times a command is killed at most before it comes to its end: `--resume` is killed too."""
 DRAWN = Counter(random.Random(SEED).choices(list(COMMANDS), [command.weight for command in COMMANDS.values()], k=KILLS))

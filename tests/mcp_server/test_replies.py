@@ -15,7 +15,9 @@ from kernelwright.core import Budget, Config, Evaluation, PythonKernel, Rejectio
 from kernelwright.core.causes.bottleneck import find_bottleneck
 from kernelwright.mcp_server.command_tools import reply_model
 from kernelwright.mcp_server.messages import in_words_of_tools
+from kernelwright.mcp_server.offered import argument_names
 from kernelwright.mcp_server.worker import reply
+from kernelwright.runtime.command import find_command
 from kernelwright.runtime.jobs import Job
 from kernelwright.runtime.reading import explain
 from kernelwright.runtime.result import Result
@@ -51,7 +53,7 @@ def test_a_correct_kernel() -> None:
     ("change", "says"),
     [
         ({"contention": 0.7}, "other processes used 0.7 cores"),
-        ({"second_workload": SecondWorkload(sizes={"n": 7}, status=Status.WRONG_VALUE)}, "wrong_value at n=7"),
+        ({"workload": SecondWorkload(sizes={"n": 7}, status=Status.WRONG_VALUE)}, "wrong_value at n=7"),
     ],
 )
 def test_what_is_doubtful_is_a_warning(change: dict[str, object], says: str) -> None:
@@ -68,12 +70,14 @@ def test_a_rule_that_was_broken() -> None:
 
 
 def test_options_are_named_as_arguments() -> None:
-    rule = Rejection(rule="torch-operator", where="line 3", why="write it, or allow it with --allow-torch all")
+    names = argument_names(find_command("evaluate"))
+    assert "workload" in names and names.isdisjoint(("allow_torch", "device", "results", "sandbox"))
+    rule = Rejection(rule="torch-operator", where="line 3", why="allow it with --allow-torch all, --workload")
     failed = verdict(evaluation(kernel(5.0), Config(), "rejected").model_copy(update={"rejection": rule}))
-    assert "allow it with `allow_torch` all" in reply(failed, "", "/", {"allow_torch"})["rejection"]["why"]
-    said = "iree-opt --inline, --allow-torch all; `kernelwright list-slow` and `kernelwright docs kernels` say more"
-    expected = "iree-opt --inline, `allow_torch` all; `list_slow` and `kernelwright docs kernels` say more"
-    assert in_words_of_tools(said, {"allow_torch"}) == expected
+    assert reply(failed, "", "/", names)["rejection"]["why"] == "allow it with --allow-torch all, `workload`"
+    said = "iree-opt --inline; `kernelwright list-slow` and `kernelwright docs kernels --kernel` say more, `--kernel F`"
+    expected = "iree-opt --inline; `list_slow` and `kernelwright docs kernels --kernel` say more, `kernel F`"
+    assert in_words_of_tools(said, names) == expected
 
 
 def test_a_failure_is_explained() -> None:

@@ -73,7 +73,7 @@ REWRITE_REQUEST = {
 
 def test_prompts_are_pages_to_read_and_to_answer(tmp_path: Path) -> None:
     written = [prompt_path(tmp_path, "1.0", request) for request in (ANALYSE_REQUEST, REWRITE_REQUEST)]
-    if os.environ.get("KERNELWRIGHT_GOLDEN"):
+    if os.environ.get("GOLDEN"):
         for page in written:
             (PAGES / page.name).write_bytes(page.read_bytes())
     assert [page.name for page in written] == sorted(page.name for page in PAGES.iterdir())

@@ -15,7 +15,7 @@ from typing import Any
 from kernelwright.core import PythonKernel
 from kernelwright.core.expressions import Expression
 
-ALL = os.environ.get("KERNELWRIGHT_ALL_PAIRS") == "1"
+ALL = os.environ.get("TESTS_ALL_PAIRS") == "1"
 SCRIPT = Path(__file__).with_name("check_structures.py")
 DTYPES = ("float32", "bfloat16", *(["float16"] if ALL else []))
 """Kernels for the dtypes of 16 bits differ in its name alone."""

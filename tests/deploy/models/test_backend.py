@@ -22,7 +22,7 @@ from kernelwright.deploy.models.pass_sequence import PassSequence
 from kernelwright.deploy.models.store import RegionStore, _opened
 from kernelwright.deploy.models.substitution import LOADED, LoadedEntries, RegionPass
 from torch import nn
-from torch._inductor.custom_graph_pass import CustomGraphPass
+from torch._inductor.custom_graph_pass import CustomGraphPass, CustomInferenceAwareGraphPass
 from torch._inductor.utils import run_and_get_code
 
 from .regions import ROOT, entry, process, regions
@@ -315,6 +315,23 @@ def test_a_users_own_pass_runs_before(store: RegionStore, listed: bool) -> None:
     torch.testing.assert_close(result, model(x))
     assert CALL in code and own.seen and not any("kernelwright" in name for name in own.seen)
     assert all(isinstance(found, CustomGraphPass) for found in handed), "torch before 2.13 takes no list"
+
+
+def test_a_pass_that_heeds_inference_is_told(store: RegionStore) -> None:
+    store.add(entry(region_text()))
+    model, x, told = Network(), torch.randn(8, 16), []
+
+    class Aware(CustomInferenceAwareGraphPass):  # type: ignore[misc]
+        def __call__(self, graph: torch.fx.Graph, is_inference: bool) -> None:
+            told.append(is_inference)
+
+        def uuid(self) -> Any:
+            return "aware"
+
+    with torch.no_grad():
+        result, code = compiled(model, kernelwright, x, options={"post_grad_custom_pre_pass": Aware()})
+    torch.testing.assert_close(result, model(x))
+    assert CALL in code and told and all(told)
 
 
 def test_several_passes_depend_on_what_each_depends_on() -> None:

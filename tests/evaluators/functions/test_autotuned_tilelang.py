@@ -62,6 +62,27 @@ def test_the_only_config_is_compiled_without_a_benchmark(
     assert found.replay is not None and [step.split()[0] for step in found.replay.steps] == ["torch", "launch"]
 
 
+def test_an_autotuner_without_the_decorator_works_too(evaluator: LocalEvaluator, tmp_path: Path) -> None:
+    path = tmp_path / "ops_autotuner.py"
+    text = FILE.replace(
+        '@tilelang.autotune(configs={configs})\n@tilelang.jit(out_idx=[1], target="c")\ndef doubling(M, B',
+        "def doubling(M=64, B",
+    )
+    text = text.replace("return doubling(x.numel(){argument})(x)", "return tuned().kernel(x)")
+    text += """
+
+def tuned():
+    from tilelang.autotuner import AutoTuner
+
+    tuner = AutoTuner.from_kernel(doubling, configs=[{"BLOCK": 8}]).set_compile_args(out_idx=[1], target="c")
+    return tuner.run()
+"""
+    path.write_text(text)
+    function = translate(f"{path}::function", f"{path}::reference", f"{path}::inputs")
+    (found,) = evaluator.evaluate(function.problem, function.kernel, [Config()])
+    assert found.status is Status.OK, found.message
+
+
 @pytest.mark.gpu
 def test_the_only_config_is_compiled_on_a_gpu(on_gpu: OnGpu, tmp_path: Path) -> None:
     path = tmp_path / "ops_autotuned.py"
