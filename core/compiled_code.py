@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+# They come from a process of the candidate's, so nothing is unbounded.
+_Count = Annotated[int, Field(ge=0, le=10**9)]
+_Some = Annotated[int, Field(ge=1, le=10**9)]
+_Line = Annotated[int, Field(ge=0, le=10**9)] | None
+_Cycles = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
+_BySort = Annotated[dict[str, _Count], Field(max_length=20)]
 SECTOR = 32
 """Bytes of a sector: the unit in which device memory, L2 and L1 move data."""
 
@@ -17,25 +23,31 @@ class MemoryAccess(BaseModel):
 
     space: Literal["global", "shared"]
     store: bool
-    line: int | None = None
+    line: _Line = None
     """Line in the kernel's file; None without line information."""
-    width: int = Field(gt=0)
+    width: _Some
     """Bytes per lane and instruction."""
-    count: int = Field(gt=0)
+    count: _Some
     """Instructions."""
     in_loop: bool
-    known: int = Field(ge=0)
+    known: _Count
     """Instructions whose addresses are known up to a constant that all lanes share; the figures below are of those."""
-    requests: int = Field(default=0, ge=0)
+    requests: _Count = 0
     """Sectors that the instructions touch; for shared memory, passes through its banks."""
-    needed: int = Field(default=0, ge=0)
+    needed: _Count = 0
     """The least for the same bytes: sectors without a gap, passes without a conflict."""
-    stride: int | None = None
+    stride: Annotated[int, Field(ge=-(2**40), le=2**40)] | None = None
     """Bytes from one lane's address to the next one's; None if it varies."""
-    lanes: int = Field(default=32, ge=0, le=32)
+    lanes: int = Field(default=32, ge=1, le=32)
     """Lanes of the warp that access an address of their own."""
-    mergeable: int = Field(default=0, ge=0)
+    mergeable: _Count = 0
     """Bytes that one lane reads from consecutive addresses with several instructions; 0 if each stands alone."""
+
+    @model_validator(mode="after")
+    def _has_a_least(self) -> MemoryAccess:
+        if self.known and not self.needed:
+            raise ValueError("known requests without the least that they need")
+        return self
 
 
 class LongestWait(BaseModel):
@@ -43,12 +55,12 @@ class LongestWait(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    cycles: float = Field(ge=0)
+    cycles: _Cycles
     """Cycles per pass through the code."""
     producer: str = Field(max_length=40, pattern=r"^[a-z -]+$")
     """What is waited for: 'load', 'shared memory', 'wgmma', 'barrier', 'arithmetic', 'special function', ..."""
-    produced_line: int | None = None
-    line: int | None = None
+    produced_line: _Line = None
+    line: _Line = None
     """Line of the instruction that waits."""
 
 
@@ -59,33 +71,33 @@ class CompiledCode(BaseModel):
 
     loops: bool
     """Whether there is a loop."""
-    hot: int = Field(gt=0)
+    hot: _Some
     """Instructions of the hottest code."""
-    mix: dict[str, int] = Field(default_factory=dict)
+    mix: _BySort = Field(default_factory=dict)
     """Instructions of the hottest code by kind: 'fp32', 'fp64', 'integer', 'special', 'conversion', 'global', 'shared',
-    'local', 'matrix', 'barrier', 'atomic', 'asynchronous', 'other'."""
-    lines: dict[str, int] = Field(default_factory=dict)
+    'local', 'constant', 'shuffle', 'matrix', 'barrier', 'atomic', 'other'."""
+    lines: _BySort = Field(default_factory=dict)
     """The source line of each kind in the hottest code, where most of its instructions are."""
     accesses: tuple[MemoryAccess, ...] = Field(default=(), max_length=100)
-    passes: tuple[tuple[int, ...], ...] = Field(default=(), max_length=100)
+    passes: tuple[Annotated[tuple[_Count, ...], Field(max_length=100)], ...] = Field(default=(), max_length=100)
     """For each tensor that several loops in sequence read: a line of each of those loops."""
-    serial_products: int = Field(default=0, ge=0)
+    serial_products: _Count = 0
     """Waits for all wgmma in flight, in a loop that issues them."""
-    serial_line: int | None = None
-    products: int = Field(default=0, ge=0)
+    serial_line: _Line = None
+    products: _Count = 0
     """Groups of wgmma that such a loop commits."""
-    copied: int = Field(default=0, ge=0)
+    copied: _Count = 0
     """Loads in a loop whose value only goes to shared memory: copies that pass registers."""
-    copied_line: int | None = None
-    contended: int | None = None
+    copied_line: _Line = None
+    contended: _Line = None
     """Line of an atomic operation whose address all lanes share; 0 if its line is unknown."""
-    busy: int = Field(default=1, gt=0)
+    busy: _Some = 1
     """Instructions issued per pass through the hottest code."""
-    cycles: float = Field(default=1, gt=0)
+    cycles: Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)] = 1.0
     """Cycles per pass of a warp that is alone, by an in-order model with published latencies."""
-    matrix_cycles: float = Field(default=0, ge=0)
+    matrix_cycles: _Cycles = 0.0
     """Those of them in which the tensor cores work for this warp's group."""
     wait: LongestWait | None = None
-    in_flight: int = Field(default=0, ge=0)
+    in_flight: _Count = 0
     """Bytes that a warp has requested from global memory when it first waits for them, in the hottest code with such
     loads."""

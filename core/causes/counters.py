@@ -86,7 +86,7 @@ def stalls(seen: Observed) -> Found:
             yield 1.0, text
         else:
             # The stall's part of the slots in which nothing was issued.
-            lost = (1 - issued / 100) * shares[worst] / 100
+            lost = min((1 - issued / 100) * shares[worst] / 100, 0.99)
             yield min(1 / (1 - lost), seen.room), f"{100 - issued:.0f} % of issue slots are empty, and {text}"
 
 

@@ -21,6 +21,8 @@ _SPECIAL_CYCLES = 8
 """Cycles of a scheduler for one special function of a warp: 16 per clock and multiprocessor."""
 _FP64_CYCLES = 2
 """The same for fp64 arithmetic, on the GPUs of data centers."""
+_MOSTLY_OWN = 0.9
+"""Share of the time in own kernels from which the products are theirs."""
 _WORTH = 1.1
 """Possible speedup below which a cause in the code is not reported."""
 
@@ -103,7 +105,7 @@ def repeated_reads(seen: Observed) -> Found:
 def register_copies(seen: Observed) -> Found:
     """Yield loops whose loads only pass registers on their way to shared memory."""
     for kernel, code, share in seen.codes:
-        if code.copied and not code.mix.get("asynchronous") and _has_async_copies(seen):
+        if code.copied and _has_async_copies(seen):
             text = (
                 f"{kernel.short_name} copies to shared memory through registers{at_line(code.copied_line)}, "
                 f"{plural(code.copied, 'load', 'loads')} per pass that every warp waits for: cp.async or TMA run "
@@ -217,7 +219,8 @@ def no_tensor_cores(seen: Observed) -> Found:
     vector = profile.ceilings.vector_gflop_s
     own = [kernel for kernel, _ in seen.heavy]
     known = own and all(kernel.tensor_cores is not None for kernel in own)
-    if seen.memory_bound or not known or any(kernel.tensor_cores for kernel in own):
+    library = sum(share for _, share in seen.heavy) < _MOSTLY_OWN
+    if seen.memory_bound or not known or library or any(kernel.tensor_cores for kernel in own):
         return
     ratio = profile.matrix_gflop_s / vector if vector else seen.room
     if ratio > 1.2:

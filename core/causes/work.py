@@ -11,6 +11,7 @@ Found = Iterator[tuple[float, str]]
 _SATURATED = 0.85
 """Fraction of the copy bandwidth above which memory is a kernel's only limit."""
 _NEAR = 2
+_LEFT = 1.02
 """Multiple of the floor of memory beyond which bandwidth is not the limit."""
 
 
@@ -78,6 +79,8 @@ def unexplained(seen: Observed) -> Found:
     if not _far(seen) or not seen.on_gpu:
         return
     if seen.explained > 1:
+        if seen.rest < _LEFT:
+            return
         yield seen.rest, "no cause was found for what the others leave"
         return
     read = next(seen.codes, None) is not None

@@ -139,7 +139,11 @@ def _kernel(
 
 
 def _code(known: CompiledKernel) -> Message | None:
-    facts = read_code(known.binary(), known.name) if known.binary is not None else None
+    try:
+        binary = known.binary() if known.binary is not None else None
+    except OSError:  # it left the compiler's cache
+        return None
+    facts = read_code(binary, known.name) if binary is not None else None
     return facts.model_dump() if facts is not None else None
 
 

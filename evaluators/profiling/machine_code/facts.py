@@ -18,7 +18,7 @@ from .values import LANES, Lanes
 _BANKS, _WORD = 32, 4
 _MOST = 12
 """Accesses that are kept, those in loops first."""
-_FIRST_PARAMETER = 0x210
+_FIRST_PARAMETER = 0x160
 """Offset of a kernel's first parameter in the constants of a launch, before Blackwell."""
 
 
@@ -195,6 +195,8 @@ def _copies(listing: Listing, innermost: Sequence[CodeLoop]) -> dict[str, Any]:
     found: list[int | None] = []
     for loop in innermost:
         code = listing.code[loop.start : loop.end + 1]
+        if any(item.name in ("LDGSTS", "UTMALDG", "UBLKCP") for item in code):
+            continue  # its tiles are copied asynchronously; what is left is small
         for index, item in enumerate(code):
             if item.name == "LDG" and (reader := _reader(code[index + 1 :], item)) is not None:
                 found += [item.line] if reader.name == "STS" and item.operands[0] in reader.operands else []
@@ -206,10 +208,23 @@ def _reader(after: Sequence[Instruction], load: Instruction) -> Instruction | No
 
 
 def _contended(listing: Listing, requests: Iterable[LaneRequest]) -> int | None:
+    """Return the line of an atomic operation of all lanes on one address."""
     for request in requests:
         item = listing.code[request.index]
-        if kind_of(item) != "atomic" or request.address is None:
+        if kind_of(item) != "atomic" or request.address is None or _of_one_lane(listing.code[: request.index + 1]):
             continue
         if request.address.uniform and int(request.active.sum()) > 1:
             return item.line or 0
     return None
+
+
+def _of_one_lane(code: Sequence[Instruction]) -> bool:
+    """Return whether a comparison for equality may choose one lane for the last instruction; a bound chooses many."""
+    conditional = [index for index, item in enumerate(code) if item.guard and item.name in ("BRA", "EXIT")]
+    conditional += [len(code) - 1] if code[-1].guard else []
+    for index in conditional:
+        predicate = code[index].guard.lstrip("@!")
+        set_by = next((item for item in reversed(code[:index]) if predicate in item.operands[:2]), None)
+        if set_by is None or not set_by.name.endswith("ISETP") or set_by.has("EQ") or set_by.has("NE"):
+            return True
+    return False

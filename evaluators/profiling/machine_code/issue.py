@@ -161,8 +161,21 @@ def _wgmma_cycles(item: Instruction) -> float:
 
 def _targets(item: Instruction) -> int:
     """Return how many leading operands an instruction writes."""
-    if kind_of(item) == "barrier" or item.name in ("STG", "STS", "STL", "ST", "RED", "REDG", "BRA", "EXIT", "LDGSTS"):
+    if kind_of(item) == "barrier" or item.name in (
+        "STG",
+        "STS",
+        "STL",
+        "ST",
+        "RED",
+        "REDG",
+        "BRA",
+        "EXIT",
+        "LDGSTS",
+        "STSM",
+    ):
         return 0
+    if item.name.startswith("UTMA") or item.name in ("UBLKCP", "CCTL", "BSSY", "BSYNC"):
+        return 0  # the registers are addresses
     if item.name in ("ISETP", "FSETP", "UISETP", "DSETP", "HSETP2", "PLOP3", "FCHK"):
         return min(2, len(item.operands))
     count = 0

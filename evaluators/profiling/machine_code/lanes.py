@@ -209,8 +209,8 @@ def _execute(item: Instruction, state: State) -> None:
             else:
                 value = None
             state[name] = value
-        if state[name] is None:
-            del state[name]
+        if state.get(name) is None:
+            state.pop(name, None)
 
 
 def _chosen(guard: Lanes | None, value: LaneValue, otherwise: LaneValue) -> LaneValue | None:

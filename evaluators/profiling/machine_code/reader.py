@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import subprocess
 import tempfile
@@ -12,28 +13,26 @@ from ...languages.cubin import nvidia_tool
 from .facts import facts_of
 from .listing import read_listing
 
-_TIMEOUT_S = 20.0
+_TIMEOUT_S = 5.0
 _KEPT = 32
-"""Binaries whose facts are kept in this process."""
+"""Kernels whose facts are kept in this process."""
 _ELF = b"\x7fELF"
 
 
 def read_code(binary: bytes, name: str) -> CompiledCode | None:
-    """Return the facts of one kernel in a cubin or fatbin; None where it cannot be disassembled, or is too long."""
-    return _facts(binary).get(name)
+    """Return the facts of one kernel in a cubin or fatbin; None where it cannot be disassembled, or is too long.
+
+    A kernel is not judged by this, so what cannot be read, in whatever way, is left out.
+    """
+    with contextlib.suppress(Exception):
+        return _facts(binary, name)
+    return None
 
 
 @functools.lru_cache(maxsize=_KEPT)
-def _facts(binary: bytes) -> dict[str, CompiledCode]:
-    found: dict[str, CompiledCode] = {}
-    for listing in read_listing(disassemble(binary)):
-        try:
-            facts = facts_of(listing)
-        except (IndexError, ValueError):  # operands of a form that only another architecture has
-            continue
-        if facts is not None:
-            found[listing.name] = facts
-    return found
+def _facts(binary: bytes, name: str) -> CompiledCode | None:
+    listing = next((item for item in read_listing(disassemble(binary)) if item.name == name), None)
+    return None if listing is None else facts_of(listing)
 
 
 def disassemble(binary: bytes) -> str:
@@ -45,7 +44,7 @@ def disassemble(binary: bytes) -> str:
         if binary.startswith(_ELF):
             return _run("nvdisasm", ["-c", "-gi", str(whole)], folder)
         _run("cuobjdump", ["-xelf", "all", str(whole)], folder)
-        parts = sorted(folder.glob("*.cubin"))
+        parts = sorted(folder.glob("*.cubin"))[:1]  # of several architectures
         return "".join(_run("nvdisasm", ["-c", "-gi", str(part)], folder) for part in parts)
 
 

@@ -113,6 +113,13 @@ extern "C" __global__ void one_counter(const float4 *__restrict__ x, float *__re
     }
 }
 
+extern "C" __global__ void one_lane(const float4 *__restrict__ x, float *__restrict__ total, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    float4 v = x[i];
+    if (threadIdx.x == 0) atomicAdd(total, v.x + v.y + v.z + v.w);
+}
+
 extern "C" __global__ void exponentials(const float4 *__restrict__ x, float4 *__restrict__ y, int n) {
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
         float4 v = x[i];

@@ -161,3 +161,18 @@ def test_what_is_no_binary_or_too_long_has_no_facts(monkeypatch: pytest.MonkeyPa
     assert read_code(b"not an ELF file", "rows") is None
     monkeypatch.setattr("kernelwright.evaluators.profiling.machine_code.facts.LARGEST", 1)
     assert facts_of(listing("MOV R0, RZ", "EXIT")) is None
+
+
+def test_what_no_lane_executes_changes_nothing() -> None:
+    code = listing("MOV R5, RZ", "ISETP.NE.AND P0, PT, R5, RZ, PT", "@P0 FADD R7, R7, R7", "EXIT")
+    assert facts_of(code) is not None
+
+
+def test_a_fault_of_the_reader_is_no_fault_of_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(listing: Listing) -> None:
+        raise OverflowError("a step without end")
+
+    rows = HEAD + "\t/*0000*/ EXIT ;\n"
+    monkeypatch.setattr("kernelwright.evaluators.profiling.machine_code.reader.disassemble", lambda binary: rows)
+    monkeypatch.setattr("kernelwright.evaluators.profiling.machine_code.reader.facts_of", fail)
+    assert read_code(b"any", "rows") is None

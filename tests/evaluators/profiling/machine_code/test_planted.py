@@ -136,3 +136,10 @@ def test_a_sound_softmax_and_product_have_no_cause_in_their_code() -> None:
         assert next(seen.codes, None) is not None
         found = [cause for row in CAUSES if row.facts is FoundBy.CODE for cause in row.causes(seen)]
         assert not found, found
+
+
+def test_an_update_by_one_lane_is_not_contended(cuda_kernels: dict[str, CompiledKernel]) -> None:
+    (ran,) = launched(cuda_kernels["one_lane"], 1000).kernels
+    assert ran.code is not None and ran.code.contended is None
+    (ran,) = launched(cuda_kernels["one_counter"], 1000).kernels
+    assert ran.code is not None and ran.code.contended is not None
