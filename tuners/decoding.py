@@ -56,6 +56,8 @@ class DecodeShape:
                 f"`seq_len_q` {self.queries} are more than the {self.keys} keys of `seq_len_k`",
                 "the queries are the newest positions of the cache",
             )
+        if self.keys * max(self.head_dim, self.head_dim_kv) >= 2**31:
+            raise OptionError(f"`seq_len_k` {self.keys} are too many", "the keys of a head may have 2^31 elements")
 
     @property
     def rows(self) -> int:
@@ -78,9 +80,11 @@ class DecodeShape:
         return self.width * (self.head_dim + self.head_dim_kv)
 
     def resident(self, config: Mapping[str, Value], limits: DeviceLimits) -> int:
-        """Return how many programs a multiprocessor has at once; 0 if not even one fits."""
-        buffers = max(1, int(config["NUM_STAGES"]) - 1) * int(config["BLOCK_N"]) * self.key_bytes
-        shared = buffers + self.width * self.tile_rows * self.head_dim + limits.described.shared_reserved
+        """Return how many programs a multiprocessor has at once; 0 if not even one fits. Tiles are padded to powers of
+        two."""
+        dim, dim_kv = (max(16, 1 << (size - 1).bit_length()) for size in (self.head_dim, self.head_dim_kv))
+        buffers = max(1, int(config["NUM_STAGES"]) - 1) * int(config["BLOCK_N"]) * self.width * (dim + dim_kv)
+        shared = buffers + self.width * self.tile_rows * dim + limits.described.shared_reserved
         threads = limits.described.warp_size * int(config["NUM_WARPS"])
         return min(limits.described.shared_bytes // shared, limits.threads // threads, TOGETHER)
 
@@ -105,7 +109,8 @@ class DecodeShape:
     def likely(self, space: SearchSpace, limits: DeviceLimits, count: int) -> list[tuple[Config, float]]:
         """Return the members of a space that read the least, with their bytes, one of each number and size of parts.
 
-        Of equal ones the one with the fewest parts is first, then that nearest to four warps and three stages.
+        Those of which no program fits are left out. Of equal ones the one with the fewest parts is first, then that
+        nearest to four warps and three stages.
         """
 
         def order(pair: tuple[Config, float]) -> tuple[float, ...]:
@@ -113,6 +118,8 @@ class DecodeShape:
             return read, int(config["SPLITS"]), abs(int(config["NUM_WARPS"]) - 4), abs(int(config["NUM_STAGES"]) - 3)
 
         found: dict[tuple[Value, Value], tuple[Config, float]] = {}
-        for pair in sorted(((config, self.bytes_read(config, limits)) for config in space), key=order):
+        reads = ((config, self.bytes_read(config, limits)) for config in space)
+        fitting = [pair for pair in reads if pair[1] < math.inf]
+        for pair in sorted(fitting, key=order):
             found.setdefault((pair[0]["SPLITS"], pair[0]["BLOCK_N"]), pair)
         return list(found.values())[:count]

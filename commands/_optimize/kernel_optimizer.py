@@ -189,8 +189,8 @@ class KernelOptimizer:
         compared = tried = _tried(outcome)
         kernel = outcome.kernel
         best = outcome.best.model_copy(update={"config": dict(kernel.config)})
-        if by_size:
-            best, *compared = of_rule(best, tried, by_size)
+        if isinstance(job.problem, JointProblem) and job.problem.free is not None:
+            best, *compared = of_rule(best, tried, by_size if outcome.faster else ())
             kernel = kernel.bind(Config(best.config))
         keys = workload_keys(job.function, job.problem)
         configs = select_autotune_configs(best, compared, keys)

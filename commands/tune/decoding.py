@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import computed_field
 
-from ...core import Config, DeviceError, Evaluation, KernelwrightError
+from ...core import Config, DeviceError, Evaluation, KernelwrightError, OptionError
 from ...core.events import Emit, Note
 from ...core.space_inference import named_sizes
 from ...corpus.problems import DECODING
@@ -169,6 +169,10 @@ def plan(options: Options, runtime: Runtime) -> Plan:
     kernel, problem = search.job.kernel, search.job.problem
     space = space_of(kernel, {}, (), named_sizes(problem), profiled=False).space
     likely = options.shape.likely(space, device_limits(device), LIKELY)
+    if not likely:
+        raise OptionError(
+            "no config fits into a multiprocessor", "use a smaller `head_dim`, or fewer heads for one of keys"
+        )
     start = likely[0][0]
     job = dataclasses.replace(search.job, kernel=kernel.bind(start))
     folder = tune_kernel.results_folder(options.results, job)

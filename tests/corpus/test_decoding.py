@@ -55,8 +55,11 @@ def test_it_compiles_for_hopper() -> None:
         (PROBLEM, KERNEL),
         (PROBLEM, KERNEL.bind({"SPLITS": 1, "BLOCK_N": 128, "NUM_STAGES": 2})),
         (PROBLEM.at("drafts"), KERNEL.bind({"SPLITS": 128})),
+        # Triton compiles an argument of 1 as a constant.
+        (PROBLEM.resized("single", {"batch_size": 1, "heads": 1, "kv_heads": 1}), KERNEL),
     ]
-    parts, whole, drafts = compile_for("sm_90", cases)
+    parts, whole, drafts, single = compile_for("sm_90", cases)
+    assert [item.name for item in single.kernels] == ["attend_part", "merge_parts"]
     assert [item.name for item in parts.kernels] == ["attend_part", "merge_parts"]
     assert [item.name for item in whole.kernels] == ["attend_part"], "nothing is to be merged"
     for found in (parts, whole, drafts):

@@ -80,6 +80,7 @@ def test_rows_of_a_tile_are_the_queries_that_share_keys() -> None:
     [
         ({"head_dim": 300}, "`head_dim` 300 is larger than the kernel's tiles; use at most 256"),
         ({"kv_heads": 5}, "32 heads cannot share 5 `num_kv_heads` evenly; use a divisor"),
+        ({"keys": 2**24}, "`seq_len_k` 16777216 are too many; the keys of a head may have 2^31 elements"),
         ({"queries": 9, "keys": 8}, "`seq_len_q` 9 are more than the 8 keys of `seq_len_k`"),
     ],
 )
@@ -87,3 +88,17 @@ def test_other_sizes_are_one_line(sizes: dict[str, int], says: str) -> None:
     with pytest.raises(OptionError) as refused:
         replace(SHAPE, **sizes)
     assert says in str(refused.value)
+
+
+def test_tiles_of_odd_heads_are_padded() -> None:
+    """Keys and values of 192 numbers take tiles of 256, so that two buffers of 256 keys do not fit."""
+    start, _ = likely(replace(SHAPE, heads=64, kv_heads=1, keys=131_072, head_dim=192, head_dim_kv=192), 1)[0]
+    shared = (int(start["NUM_STAGES"]) - 1) * int(start["BLOCK_N"]) * 2 * (256 + 256)
+    assert shared <= H200_LIMITS.described.shared_bytes
+
+
+def test_what_cannot_run_is_left_out() -> None:
+    small = replace(H200_LIMITS, described=replace(H200_LIMITS.described, shared_bytes=4096))
+    problem = find_problem("attention/decoding").read().resized("given", {"seq_len_k": SHAPE.keys})
+    space = declared_space(find_kernel("attention/decoding", "triton").read(), problem)
+    assert space is not None and SHAPE.likely(space, small, 6) == []

@@ -13,7 +13,7 @@ from ...core import TorchProblem
 
 _CALL = re.compile(r"^( +)(return functional\.scaled_dot_product_attention\(.*\))$", re.MULTILINE)
 _NAMED = r"""\1# In fp64, and on a CPU, it is not there.
-\1there = q.is_cuda and q.dtype in (torch.float16, torch.bfloat16)
+\1there = q.is_cuda and q.dtype != torch.float64
 \1with sdpa_kernel([SDPBackend.{backend}] if there else [SDPBackend.MATH]):
 \1    \2"""
 _IMPORTS = """import torch

@@ -92,12 +92,14 @@ def merge_parts(
     row = tl.program_id(0).to(tl.int64)
     split = tl.arange(0, BLOCK_S)
     dv = tl.arange(0, BLOCK_DV)
-    part = split * every.to(tl.int64) + row
+    part = split.to(tl.int64) * every + row
     logs = tl.load(logs_ptr + part, mask=split < SPLITS, other=float("-inf"))
-    weights = tl.exp2(logs - tl.max(logs, 0))
+    most = tl.max(logs, 0)
+    weights = tl.exp2(logs - tl.where(most == float("-inf"), 0.0, most))
+    total = tl.sum(weights, 0)
     mask = (split < SPLITS)[:, None] & (dv < DV)[None, :]
     parts = tl.load(parts_ptr + part[:, None] * DV + dv[None, :], mask=mask, other=0.0)
-    y = tl.sum(parts * weights[:, None], 0) / tl.sum(weights, 0)
+    y = tl.sum(parts * weights[:, None], 0) / tl.where(total == 0.0, 1.0, total)
     tl.store(y_ptr + row * DV + dv, y.to(y_ptr.dtype.element_ty), mask=dv < DV)
 
 
