@@ -327,8 +327,9 @@ class SearchTable(SearchLines):
             trials.add_row(*row)
         best = trial.best
         so_far = f"best {best.latency_ms:.4f} ms: {describe_config(best.config)}" if best else "nothing correct so far"
+        ruled_out = left_out_text(self._search) if self._search is not None else "none"
         counts = (
-            f"{trial.number - trial.failed} correct, {trial.failed} failed, {left_out_text(self._search)} ruled out, "
+            f"{trial.number - trial.failed} correct, {trial.failed} failed, {ruled_out} ruled out, "
             f"{trial.duplicates} duplicates"
         )
         return Group(trials, Text(so_far, style="bold"), Text(counts), self._bar)

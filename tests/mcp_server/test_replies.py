@@ -53,7 +53,7 @@ def test_a_correct_kernel() -> None:
     ("change", "says"),
     [
         ({"contention": 0.7}, "other processes used 0.7 cores"),
-        ({"workload": SecondWorkload(sizes={"n": 7}, status=Status.WRONG_VALUE)}, "wrong_value at n=7"),
+        ({"second_workload": SecondWorkload(sizes={"n": 7}, status=Status.WRONG_VALUE)}, "wrong_value at n=7"),
     ],
 )
 def test_what_is_doubtful_is_a_warning(change: dict[str, object], says: str) -> None:
