@@ -97,8 +97,8 @@ def run(plan: Plan, emit: Emit) -> Result:
 
 
 def find_pages() -> dict[str, Path]:
-    """Return the shipped pages by name."""
-    return {path.stem: path for path in sorted(FOLDER.glob("*.md"))}
+    """Return the shipped pages by name; the skill for agents is one."""
+    return {path.stem: path for path in sorted(FOLDER.glob("*.md"))} | {"skill": FOLDER / "skill" / "SKILL.md"}
 
 
 def _title(path: Path) -> str:

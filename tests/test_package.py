@@ -122,7 +122,8 @@ def test_a_wheel_holds_every_file_of_the_package(tmp_path: Path) -> None:
     folders = {name.split(".")[1] for name in listed if "." in name}
     files = {path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()}
     ours = {path.relative_to(ROOT).as_posix() for path in files if "__pycache__" not in path.parts}
-    pages = {f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")}
+    shipped = (ROOT / "docs").glob("*.md"), (ROOT / "docs" / "skill").glob("*.md")
+    pages = {path.relative_to(ROOT).as_posix() for paths in shipped for path in paths}
     modules = {"__init__.py", "__main__.py", "entry_points.py", "events.py", "python_api.py", "remote.py"}
     assert ours | modules | pages | {"py.typed"} == packed
     for item in (
