@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ...core import Evaluation, Kernel, Problem, Profile, Status
 from ...core.baselines import against_text
 from ...core.causes.launches import FEW_WARPS
+from ...core.causes.observed import COSTS
 from ...core.text import digits, first_line
 from ...core.turn_record import SkippedRule
 from ..bottleneck import Analysis
@@ -166,8 +167,8 @@ def analysis_text(analysis: Analysis) -> str:
 
 
 def reading_text(analysis: Analysis) -> str:
-    """Describe the bottleneck by metrics only, without the details of `ran_text`."""
-    lines = [f"- {line}" for line in analysis.evidence if FEW_WARPS not in line]
+    """Describe the bottleneck by metrics only, without the details of `ran_text` that cost nothing."""
+    lines = [f"- {line}" for line in analysis.evidence if FEW_WARPS not in line or COSTS in line]
     return "\n".join([f"by the metrics alone: {analysis.category}-bound", *lines])
 
 

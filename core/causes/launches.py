@@ -81,10 +81,11 @@ def occupancy(seen: Observed) -> Found:
         if kernel.code is None:
             yield partly(share, min(1.5, (OCCUPIED / max(kernel.occupancy, 0.01)) ** 0.5)), text
             continue
-        factor = min(seen.idle(kernel, kernel.code), 1 / max(kernel.occupancy, 0.01))
+        idle = seen.idle(kernel, kernel.code)
+        factor = min(idle, 1 / max(kernel.occupancy, 0.01))
         if factor > 1 and kernel.code.wait is not None:
             text += (
-                f"; they issue in {1 / factor:.0%} of the cycles, and wait most for "
+                f"; they issue in {1 / idle:.0%} of the cycles, and wait most for "
                 f"{article(kernel.code.wait.producer)}{at_line(kernel.code.wait.produced_line)}"
             )
         yield seen.gain(share, factor), text

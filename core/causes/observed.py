@@ -32,10 +32,11 @@ class Cause:
     @property
     def evidence(self) -> str:
         """The line, with the most that the cause costs."""
-        costs = f": costs up to {1 - 1 / self.factor:.0%} of the time" if self.text and self.factor >= _TOLD else ""
+        costs = f": {COSTS} {1 - 1 / self.factor:.0%} of the time" if self.text and self.factor >= _TOLD else ""
         return self.text + costs
 
 
+COSTS = "costs up to"
 _TOLD = 1.02
 """Factor below which what a cause costs is left out."""
 
