@@ -115,7 +115,7 @@ def test_sigterm_of_a_process() -> None:
     [
         ("optimize --modle rules", "no such option: --modle (Possible options: --folder, --model, --problem); see"),
         ("optimise", "no such command 'optimise'. Did you mean 'optimize'? see `kernelwright --help`"),
-        ("optimize --time-limit abc", "invalid value for '--time-limit': Input should be a valid number"),
+        ("optimize --time-limit abc", "invalid value for '--time-limit': 'abc' is not a number"),
         (
             "optimize --list-slow --format xml",
             "invalid value for '--format': 'xml' is not one of 'plain', 'json', 'csv'",
