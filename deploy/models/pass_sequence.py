@@ -1,4 +1,4 @@
-"""Several passes of Inductor as one: torch before 2.13 takes a single one for each place."""
+"""Several passes of Inductor as one: torch 2.11 takes a single one for each place."""
 
 from __future__ import annotations
 

@@ -18,11 +18,9 @@ import pytest
 import torch
 from kernelwright.deploy.models.backend import chosen, kernelwright
 from kernelwright.deploy.models.packages import load_operator
-from kernelwright.deploy.models.pass_sequence import PassSequence
 from kernelwright.deploy.models.store import RegionStore, _opened
 from kernelwright.deploy.models.substitution import LOADED, LoadedEntries, RegionPass
 from torch import nn
-from torch._inductor.custom_graph_pass import CustomGraphPass, CustomInferenceAwareGraphPass
 from torch._inductor.utils import run_and_get_code
 
 from .regions import ROOT, entry, process, regions
@@ -284,61 +282,6 @@ def test_compiled_code_of_other_versions_is_not_reused(store: RegionStore, monke
     assert RegionPass(store).uuid() == before
     monkeypatch.setattr("kernelwright.deploy.models.substitution.version_of", lambda name: "1.0")
     assert RegionPass(store).uuid() != before
-
-
-class Own(CustomGraphPass):  # type: ignore[misc]
-    """A user's own pass, which notes the operators of the graphs that it meets."""
-
-    def __init__(self, name: str | None) -> None:
-        self.name, self.seen = name, set[str]()
-
-    def __call__(self, graph: torch.fx.Graph) -> None:
-        self.seen |= {str(node.target) for node in graph.nodes}
-
-    def uuid(self) -> Any:
-        return self.name
-
-
-@pytest.mark.parametrize("listed", [False, True], ids=["one pass", "a list"])
-def test_a_users_own_pass_runs_before(store: RegionStore, listed: bool) -> None:
-    store.add(entry(region_text()))
-    model, x, own = Network(), torch.randn(8, 16), Own("mine")
-    handed: list[Any] = []
-
-    def look(graph: torch.fx.Graph) -> None:
-        handed.append(torch._inductor.config.post_grad_custom_pre_pass)
-        own(graph)
-
-    options = {"post_grad_custom_pre_pass": [look] if listed else look}
-    with torch.no_grad():
-        result, code = compiled(model, kernelwright, x, options=options)
-    torch.testing.assert_close(result, model(x))
-    assert CALL in code and own.seen and not any("kernelwright" in name for name in own.seen)
-    assert all(isinstance(found, CustomGraphPass) for found in handed), "torch before 2.13 takes no list"
-
-
-def test_a_pass_that_heeds_inference_is_told(store: RegionStore) -> None:
-    store.add(entry(region_text()))
-    model, x, told = Network(), torch.randn(8, 16), []
-
-    class Aware(CustomInferenceAwareGraphPass):  # type: ignore[misc]
-        def __call__(self, graph: torch.fx.Graph, is_inference: bool) -> None:
-            told.append(is_inference)
-
-        def uuid(self) -> Any:
-            return "aware"
-
-    with torch.no_grad():
-        result, code = compiled(model, kernelwright, x, options={"post_grad_custom_pre_pass": Aware()})
-    torch.testing.assert_close(result, model(x))
-    assert CALL in code and told and all(told)
-
-
-def test_several_passes_depend_on_what_each_depends_on() -> None:
-    """None keeps compiled code out of torch.compile's caches."""
-    assert PassSequence([Own("one"), Own("two")]).uuid() == ["one", "two"]
-    assert PassSequence([Own("one"), Own(None)]).uuid() is None
-    assert PassSequence([lambda graph: None, Own("two")]).uuid() is None
 
 
 def test_torch_finds_the_backend_by_its_name(store: RegionStore, tmp_path: Path) -> None:
