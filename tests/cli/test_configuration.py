@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from kernelwright.cli import main
 from kernelwright.cli.main import app
+from kernelwright.core import OptionError
+from kernelwright.runtime import configuration
 from kernelwright.runtime.command import settable_options
 from kernelwright.runtime.configuration import OTHER_VARIABLES
 from typer.testing import CliRunner
@@ -57,6 +59,14 @@ def test_a_variable_that_nothing_reads_is_named_with_the_nearest(here: Path, mon
         "warning: nothing reads the variable KERNELWRIGHT_TUNE_KERNAL_TRIALS; "
         "the nearest is KERNELWRIGHT_TUNE_KERNEL_TRIALS",
     ]
+
+
+def test_a_command_that_is_broken_stops_no_other_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> None:
+        raise OptionError("the command of another package cannot be loaded")
+
+    monkeypatch.setattr(configuration, "settable_options", broken)
+    assert list(configuration.unknown_variables(["KERNELWRIGHT_TUNE_KERNEL_TRIALS"], ("list",), ())) == []
 
 
 def test_every_variable_that_code_reads_is_known() -> None:

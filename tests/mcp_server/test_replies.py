@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kernelwright.commands._list_slow import SlowKernel
+from kernelwright.commands.evaluate import AGENTS
 from kernelwright.commands.evaluate import Result as Verdict
 from kernelwright.commands.list_slow import Result as Listing
 from kernelwright.commands.optimize import Result as Optimized
@@ -15,10 +17,11 @@ from kernelwright.core import Budget, Config, Evaluation, PythonKernel, Rejectio
 from kernelwright.core.causes.bottleneck import find_bottleneck
 from kernelwright.mcp_server.command_tools import reply_model
 from kernelwright.mcp_server.messages import in_words_of_tools
-from kernelwright.mcp_server.offered import argument_names
+from kernelwright.mcp_server.offered import CODE, argument_names
 from kernelwright.mcp_server.worker import reply
-from kernelwright.runtime.command import find_command
+from kernelwright.runtime.command import find_command, find_commands
 from kernelwright.runtime.jobs import Job
+from kernelwright.runtime.options.option import details_of
 from kernelwright.runtime.reading import explain
 from kernelwright.runtime.result import Result
 
@@ -78,6 +81,15 @@ def test_options_are_named_as_arguments() -> None:
     said = "iree-opt --inline; `kernelwright list-slow` and `kernelwright docs kernels --kernel` say more, `--kernel F`"
     expected = "iree-opt --inline; `list_slow` and `kernelwright docs kernels --kernel` say more, `kernel F`"
     assert in_words_of_tools(said, names) == expected
+
+
+def test_tools_take_what_commands_offer_to_agents() -> None:
+    assert argument_names(find_command("evaluate")) == {*AGENTS, "seconds"}
+    for command in find_commands():
+        if command.declared.agents:
+            fields = {field.name: details_of(field) for field in dataclasses.fields(command.options)}
+            trusted = {name for name, details in fields.items() if details.trusted}
+            assert not argument_names(command) & (trusted - {*CODE}), command.name
 
 
 def test_a_failure_is_explained() -> None:

@@ -47,7 +47,11 @@ def test_the_newest_positions_see_the_same_keys(queries: int, backend: SdpaBacke
 
 
 @pytest.mark.parametrize("backend", list(SdpaBackend))
-def test_on_a_gpu_the_backend_is_named(monkeypatch: pytest.MonkeyPatch, backend: SdpaBackend) -> None:
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_on_a_gpu_the_backend_is_named(
+    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, backend: SdpaBackend
+) -> None:
+    """In fp32, too: torch refuses what a backend does not take, and no other one stands in for it."""
     asked: list[Any] = []
 
     @contextlib.contextmanager
@@ -57,7 +61,7 @@ def test_on_a_gpu_the_backend_is_named(monkeypatch: pytest.MonkeyPatch, backend:
 
     monkeypatch.setattr(attention, "sdpa_kernel", named)
     monkeypatch.setattr(functional, "scaled_dot_product_attention", lambda *_, **given: given)
-    value = SimpleNamespace(is_cuda=True, dtype=torch.bfloat16, shape=(1, 8, 4, 64))
+    value = SimpleNamespace(is_cuda=True, dtype=dtype, shape=(1, 8, 4, 64))
     given = loaded(problem_by(backend, find_problem("attention").read()).source)["Model"](True)(value, value, value)
     assert asked == [[getattr(attention.SDPBackend, f"{backend.name}_ATTENTION")]]
     assert given == {"is_causal": True, "enable_gqa": False}
