@@ -331,7 +331,9 @@ class ReplayWorker:
             names = [f"input {number}" for number in range(len(described["values"]))]
             return taken(described, self._device, self._opened, self._handed.memory("inputs", described, names))
         values = taken(described, self._device, self._opened)
-        return values if is_large(values) else taken(described, self._device, self._opened, plain_memory(self._device))
+        if "handle" not in described or is_large(values):
+            return values
+        return taken(described, self._device, self._opened, plain_memory(self._device))
 
     def _copies(self, number: int | None, start: int | None) -> bool:
         """Return whether a call has inputs of its own; a copy of large ones would need as much memory again."""

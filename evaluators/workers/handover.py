@@ -14,7 +14,7 @@ from typing import Any
 from ..sandbox.untrusted_files import read_untrusted_into
 from .channel import Message
 from .memory import is_large
-from .tensor_ipc import ALIGNMENT, OpenMemory, UnreadableTensorError, aligned, handle_of
+from .tensor_ipc import ALIGNMENT, OpenMemory, UnreadableTensorError, aligned, handle_of, rewritten
 from .user_call import Layout
 
 Memory = Callable[[Sequence[int]], Sequence[Any]]
@@ -67,7 +67,7 @@ class Handover:
         if share and flat:
             with contextlib.suppress(RuntimeError):  # memory that cannot be shared here
                 return described | {"handle": self._share(flat)}
-        with path.open("wb") as file:
+        with rewritten(path) as file:
             for storage in flat:
                 storage.cpu().numpy().tofile(file)
         return described | {"path": str(path)}
