@@ -105,7 +105,7 @@ class TorchProblem(Problem):
         for name, node in _assignments(self.source):
             try:
                 found[name] = ast.literal_eval(node)
-            except ValueError:
+            except (ValueError, TypeError):
                 found[name] = None
         return found
 

@@ -126,7 +126,7 @@ class CandidateText:
             for node in syntax_tree(other).body:
                 match node:
                     case ast.Assign(targets=[ast.Name(id=name)], value=value) if name.isupper() and name in lacking:
-                        with contextlib.suppress(ValueError):
+                        with contextlib.suppress(ValueError, TypeError):
                             found[name] = ast.literal_eval(value)
         return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import json
 import re
 import tokenize
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from ..core import KernelError, PythonKernel, TorchProblem
 from ..core.dynamic_size import FreeSize
 from ..core.evidence import HEADER
 from ..core.source_text import source_lines
-from ..core.syntax_tree import syntax_tree
+from ..core.syntax_tree import literal, syntax_tree
 from ..core.user_package import needs_package
 
 _SPDX = re.compile(r"SPDX-License-Identifier:\s*([\w.+-]+(?:\s+(?:AND|OR|WITH)\s+[\w.+-]+)*)")
@@ -26,6 +27,15 @@ _FORBIDS = re.compile(
 )
 _RESERVED = re.compile(r"all rights reserved", re.IGNORECASE)
 _GRANTS = re.compile(r"redistribution and use|permission is (hereby )?granted|licensed under|SPDX-", re.IGNORECASE)
+
+
+_NUMBER = (int, float)
+_NEEDED: Mapping[str, Any] = {
+    "workload": str,
+    "sizes": dict,
+    **dict.fromkeys(("latency_ms", "reference_ms", "speedup_ratio", "max_abs_error"), _NUMBER),
+}
+"""What a header must state, with the types."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +78,9 @@ def read_evidence(path: Path, source: str) -> Mapping[str, Any]:
     described = ast.get_docstring(syntax_tree(source)) or ""
     lines = [line for line in source_lines(described) if line.startswith(HEADER[1])]
     try:
-        found = ast.literal_eval(lines[0].partition(":")[2].strip()) if lines else None
-    except (ValueError, SyntaxError):
+        found = literal(lines[0].partition(":")[2]) if lines else None
+        json.dumps(found)  # what the package states of it
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
         found = None
     if not isinstance(found, dict) or found.get("correctness") is not True:
         raise KernelError(f"{path} was not verified: its header has no 'Evaluation Result'; deploy what optimize wrote")
@@ -78,6 +89,9 @@ def read_evidence(path: Path, source: str) -> Mapping[str, Any]:
             f"{path} was not replayed, so that its times may include something else; run `optimize --kernel {path}` "
             "and deploy its result"
         )
+    for name, kind in _NEEDED.items():
+        if not isinstance(found.get(name), kind):
+            raise KernelError(f"{path}: its header has no {name} as optimize writes it; deploy what optimize wrote")
     return found
 
 
@@ -94,7 +108,7 @@ def licence_of(path: Path, source: str) -> str:
     if forbidden is not None:
         raise KernelError(f"{path} says {forbidden[0]!r}, so its licence forbids to deploy it; ask its author")
     stated = _SPDX.search(text)
-    return stated[1] if stated else ""
+    return " ".join(stated[1].split()) if stated else ""
 
 
 def measured_kernel(path: Path, kernel: PythonKernel, problem: TorchProblem) -> MeasuredKernel:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..core import KernelError
 from ..core.dynamic_size import FreeSize
+from ..core.quotation import plain
 from ..core.source_text import source_lines
 from ..core.syntax_tree import syntax_tree
 from .description import OperatorDescription
@@ -73,7 +74,7 @@ def _tensor(dtype: str, sizes: Sequence[Any], order: Sequence[int] = ()) -> str:
 def environment_of(evidence: Mapping[str, Any]) -> dict[str, str]:
     """Return device and versions of the evidence."""
     known = ("device", "python", "torch", "triton", "tilelang", "cuda", "hip", "threads")
-    return {name: str(evidence[name]) for name in known if name in evidence}
+    return {name: " ".join(plain(str(evidence[name])).split()) for name in known if name in evidence}
 
 
 def entries_of(

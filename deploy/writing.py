@@ -261,7 +261,7 @@ def _readme_row(entry: Entry) -> dict[str, Any]:
         "reference_ms": f"{evidence['reference_ms']:.4g}",
         "speedup": f"{evidence['speedup_ratio']:.3g}x" + (f" {interval}" if interval else ""),
         "error": f"{evidence['max_abs_error']:.2g}",
-        "measured_on": evidence.get("device", "not recorded"),
+        "measured_on": environment_of(evidence).get("device", "not recorded"),
     }
 
 

@@ -291,6 +291,6 @@ def _literal(module: ModuleText, name: str) -> object:
         if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
             try:
                 return ast.literal_eval(statement.value)
-            except ValueError:
+            except (ValueError, TypeError):
                 return None
     return None

@@ -52,7 +52,7 @@ def test_a_budget_says_which_limit_is_reached() -> None:
     assert budget.exhausted(Budget(seconds=60)) == "budget of 60 seconds used up"
 
 
-@pytest.mark.parametrize("workloads", ['{"cpu": 3}', "[1]", '{"cpu": dict(batch=1)}'])
+@pytest.mark.parametrize("workloads", ['{"cpu": 3}', "[1]", '{"cpu": dict(batch=1)}', "{[]: 1}"])
 def test_workloads_of_another_form_are_refused(workloads: str) -> None:
     source = SOURCE.replace('{"cpu": {"batch": 1}}', workloads)
     with pytest.raises(ProblemError, match="WORKLOADS must be"):

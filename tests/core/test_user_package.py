@@ -51,3 +51,8 @@ def test_imports_that_a_file_takes_from_another_part_are_found() -> None:
 def test_a_label_is_the_path_below_the_packages_folder() -> None:
     assert UserModule("pkg.ops", Path("/x/pkg/ops.py"), "").label == "pkg/ops.py"
     assert UserModule("pkg", Path("/x/pkg/__init__.py"), "").label == "pkg/__init__.py"
+
+
+def test_what_only_looks_like_a_literal_is_no_constant() -> None:
+    text = CandidateText("", {"a.py": "def f():\n    return A, B\n", "b.py": "A = 1\nB = {[]: 1}\n"}, "")
+    assert text.missing_constants("a.py") == {"A": 1}

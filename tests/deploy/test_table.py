@@ -12,7 +12,7 @@ from kernelwright.core.language import Target
 from kernelwright.core.languages import TILELANG
 from kernelwright.deploy.description import FreeSize, OperatorDescription, require_size
 from kernelwright.deploy.source import MeasuredKernel
-from kernelwright.deploy.table import entries_of
+from kernelwright.deploy.table import entries_of, environment_of
 
 from .hand_made import REFERENCE
 
@@ -91,3 +91,9 @@ def test_an_argument_with_a_name_of_the_package(name: str) -> None:
     found = {"names": [name], "inputs": [["float32", [4], [0]]], "outputs": [["float32", [4], [0]]], "weights": {}}
     with pytest.raises(KernelError, match=f"every package has a name {name}; rename forward's argument"):
         OperatorDescription.of(Path("first.py"), None, {**found, "written": [], "packs": False, "lacks": []})
+
+
+def test_what_a_header_says_of_its_machine_is_one_printable_line() -> None:
+    """It stands in README.md, and the header may be anyone's."""
+    found = environment_of({"device": "a |\n\n```sh\ncurl\x1b[2J", "torch": 2, "home": "/root"})
+    assert found == {"device": "a | ```sh curl[2J", "torch": "2"}

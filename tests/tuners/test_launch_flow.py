@@ -102,6 +102,12 @@ def test_constants_in_a_kernels_text_and_in_its_helpers() -> None:
     assert reached(forward, top="D = 2 * C", inside="D") == {"first": "AC", "second": "B"}
 
 
+@pytest.mark.parametrize("places", ["None", "'Y'", "[None]", "{[]: 1}"])
+def test_places_of_results_that_are_none(places: str) -> None:
+    source = TILELANG.format(shape="N").replace("out_idx=[-1]", f"out_idx={places}")
+    assert constants_by_launch(source, ["A", "B"]).keys() == {"parts", "total"}
+
+
 @pytest.mark.parametrize(("shape", "total"), [("N", {"B"}), ("N // size", {"A", "B"})])
 def test_a_launch_that_returns_a_tensor_hands_on_what_decides_its_shape(shape: str, total: set[str]) -> None:
     found = constants_by_launch(TILELANG.format(shape=shape), ["A", "B"])

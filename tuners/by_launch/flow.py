@@ -248,9 +248,10 @@ class _Follower:
             if isinstance(node, ast.keyword) and node.arg == "out_idx":
                 try:
                     value = ast.literal_eval(node.value)
-                except ValueError:
+                except (ValueError, TypeError):
                     return None
-                return [value] if isinstance(value, int) else list(value)
+                places = value if isinstance(value, list | tuple) else [value]
+                return list(places) if all(isinstance(place, int) for place in places) else None
         return None
 
     def _context(self, node: ast.AST) -> _Flow:
