@@ -30,6 +30,7 @@ def lists_observed(on_list: Callable[[str, Sequence[Any]], None]) -> Any:
 
 def operators_observed(on_operator: Operator, call_foreign: ForeignOperator) -> Any:
     """Return a context that tells of every torch operator of this thread, also of those that foreign ones call."""
+    import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class RecordingMode(TorchDispatchMode):  # type: ignore[misc, no-any-unimported, unused-ignore]
@@ -41,6 +42,9 @@ def operators_observed(on_operator: Operator, call_foreign: ForeignOperator) -> 
             if func.namespace not in BROUGHT:
                 with self:
                     return call_foreign(func, args, kwargs or {})
+            if func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
+                with self:  # in inference mode torch has not replaced it by its parts
+                    return func.decompose(*args, **(kwargs or {}))
             result = func(*args, **(kwargs or {}))
             on_operator(func, args, kwargs or {}, result)
             return result

@@ -93,5 +93,9 @@ def kind_of(name: str) -> str:
 
 def kind_and_family(name: str) -> tuple[str, str]:
     """Return kind and family of an operator. Raises `UnplannableCallError`."""
+    import torch
+
     found = allowed_operator(name)
-    return classify(found.overloadpacket.__name__, found.namespace, {tag.name for tag in found.tags}, found.is_view)
+    # What torch replaces by parts may return a view or a copy, as `contiguous` does; a recording has the parts.
+    is_view = found.is_view and not found.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
+    return classify(found.overloadpacket.__name__, found.namespace, {tag.name for tag in found.tags}, is_view)

@@ -336,3 +336,20 @@ def test_memory_that_existed_is_known_whichever_object_views_it() -> None:
     kept = numpy.arange(4, dtype=numpy.float32)
     plan, _ = twice(Model(lambda model, x: x + torch.from_numpy(kept)), torch.zeros(3, 4))
     assert len(plan.constants) == 1
+
+
+def test_in_inference_mode_the_parts_of_operators_are_recorded() -> None:
+    """There torch hands on `contiguous` as one operator, which looks like a view although it copies."""
+
+    def body(model: Any, x: Any) -> Any:
+        with torch.inference_mode():
+            return x.t().contiguous().reshape(-1).to(torch.float64)
+
+    plan, _ = planned(body)
+    steps = [step.operator for step in plan.steps if isinstance(step, TorchStep)]
+    assert steps == ["aten.t.default", "aten.clone.default", "aten.view.default", "aten._to_copy.default"]
+
+
+@pytest.mark.parametrize("name", ["contiguous.default", "reshape.default", "flatten.using_ints", "to.dtype"])
+def test_what_may_copy_is_no_view_in_a_forged_plan(name: str) -> None:
+    assert kind_and_family(f"aten.{name}")[0] == "compute"
