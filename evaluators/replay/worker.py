@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from ..workers.request_loop import GPU_FAULTS, Handler, describe, serve_requests
 from .batch import CallBatch
 from .executor import PlanExecutor, bytes_of, loaded_plan
 from .faults import FaultAnswers
+from .kept_weights import KeptWeights
 from .operators import kind_and_family
 from .random_bytes import RandomBytes
 from .saved import not_a_plan
@@ -70,6 +71,7 @@ class ReplayWorker:
         self._plans: dict[int, PlanExecutor] = {}
         self._weights: dict[str, Any] = {}
         self._packed: set[int] = set()  # plans that have packed these
+        self._kept = KeptWeights()
         self._first: dict[str, Any] = {}
         self._inputs: list[list[Any]] = []
         self._factors: Any = None
@@ -159,6 +161,7 @@ class ReplayWorker:
             return {"reason": str(reason)}
         except Exception as error:  # what another process wrote may be anything
             return {"reason": not_a_plan(error)}
+        self._watch_kept(executor, restored, settle)
         self._clock.graph = graph and self._device != "cpu"
         batch = CallBatch(number, executor, self._laid_out(executor, calls, restored))
         captured = [self._captured(batch, place) for place in range(len(calls))]
@@ -181,6 +184,13 @@ class ReplayWorker:
         self._clock.graph = False
         self._clock.settle()
         return {"reason": None}
+
+    def _watch_kept(self, executor: PlanExecutor, restored: Collection[str], timed: bool) -> None:
+        """Watch what nothing puts back, if the batch is timed: of a check's call all side effects are looked for."""
+        kept = {name: tensor for name, tensor in self._weights.items() if name not in restored}
+        kept |= {f"what prepare made ({number})": tensor for number, tensor in executor.packed.items()}
+        with self._writing:
+            self._kept.watch(kept if timed else {})
 
     def _pack(self, number: int, executor: PlanExecutor) -> None:
         """Let a plan pack the weights, if they are new to it."""
@@ -246,7 +256,7 @@ class ReplayWorker:
         """
         batch = self._batch
         with self._writing:
-            broken = self.walls.broken()
+            broken = self.walls.broken() or self._kept.written()
         if broken is not None:
             return {"violations": [broken.model_dump()]}
         found = {"form": form_of(batch.results[0]), **batch.seen()}
@@ -313,6 +323,7 @@ class ReplayWorker:
         if weights is not None:
             self._weights, self._first = {}, {}
             self._packed.clear()
+            self._kept.forget()
             self._handed.forget("weights")
             self._clock.forget()  # graphs contain their addresses
             memory = self._handed.memory("weights", weights["given"], weights["names"])
