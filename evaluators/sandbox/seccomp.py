@@ -121,9 +121,12 @@ def _steps(machine: str, cuda: bool, streams: bool) -> list[_Step]:
         refused = [_Step(_EQUAL, request, "refuse") for request in requests[:-1]]
         for number in numbers(table):
             steps += _when(number, [_argument(1), *refused, _Step(_EQUAL, requests[-1], "refuse", "allow")])
-    for table, which in ((calls.OWN_ONLY, 0), (calls.OWN_ONLY_SECOND, 1)):
+    own = _Step(_EQUAL, 0, "allow", "refuse")
+    for number in numbers(calls.OWN_ONLY):
+        steps += _when(number, [_argument(0), own])
+    for table, process in calls.OWN_KIND:
         for number in numbers(table):
-            steps += _when(number, [_argument(which), _Step(_EQUAL, 0, "allow", "refuse")])
+            steps += _when(number, [_argument(0), _Step(_EQUAL, process, 0, "refuse"), _argument(1), own])
     return steps
 
 

@@ -73,8 +73,9 @@ OWN_ONLY: Numbers = {
 }  # fmt: skip
 """Calls whose first argument names a process: 0, the calling one, is allowed. Whoever may set the cores, the priority
 or the limits of the user's processes slows the reference, and every program of the user with it."""
-OWN_ONLY_SECOND: Numbers = {"setpriority": (141, 140), "ioprio_set": (251, 30)}
-"""The same by the second argument."""
+OWN_KIND: tuple[tuple[Numbers, int], ...] = ({"setpriority": (141, 140)}, 0), ({"ioprio_set": (251, 30)}, 1)
+"""The same by the second argument, with what the first one must be: a process. For a group or a user 0 means one's own,
+and the user's has everything that the user runs."""
 
 IOCTL: Numbers = {"ioctl": (16, 29)}
 SETS_ATTRIBUTES = (0x40086602, 0x401C5820, 0x40806685, 0x800C6613)

@@ -239,3 +239,31 @@ def test_it_schedules_itself_and_nobody_else(untrusted: Untrusted, call: str) ->
         return True
     """
     assert untrusted(body)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "os.setpriority(os.PRIO_USER, 0, os.getpriority(os.PRIO_PROCESS, 0))",
+        "os.setpriority(os.PRIO_PGRP, 0, os.getpriority(os.PRIO_PROCESS, 0))",
+        "ioprio_set(2, 0)",
+        "ioprio_set(3, 0)",
+    ],
+)
+def test_its_user_and_its_group_are_not_itself(untrusted: Untrusted, call: str) -> None:
+    """What runs for the same user is everything of that user: 0 names it without a number."""
+    body = f"""
+    import ctypes, errno, platform
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def ioprio_set(which, who):
+        if libc.syscall(251 if platform.machine() == "x86_64" else 30, which, who, 3 << 13) < 0:
+            raise OSError(ctypes.get_errno(), "ioprio_set")
+
+    ioprio_set(1, 0)
+    try:
+        {call}
+    except PermissionError:
+        return True
+    """
+    assert untrusted(body)
