@@ -107,6 +107,7 @@ class ContestPipeline(EvaluationPipeline):
                 last.timing_seeds,
                 self._settings.sampling,
                 more_pids=others,
+                rivals=len(entrants),
             )
         peak_bytes = self._processes.servers.device_memory.peak_bytes
         for number, entrant in enumerate(entrants):

@@ -74,10 +74,12 @@ class InterleavedTimer:
         sampling: Sampling,
         prune_above_ms: float | None = None,
         more_pids: Sequence[int] = (),
+        rivals: int = 0,
     ) -> InterleavedTimes:
         """Time interleaved with the reference, or with `prune_above_ms` alone and only until they are that slow.
 
-        `worker_pid` and `more_pids` are the processes that candidates run in.
+        `worker_pid` and `more_pids` are the processes that candidates run in. The first `rivals` candidates are timed
+        until the fastest is known, if that is possible (`sampling.interleave`).
         """
         graph = self._settings.graph
         names = [] if prune_above_ms is not None else self._fresh_baselines(reference_client)
@@ -92,6 +94,7 @@ class InterleavedTimer:
             prune_above_ms,
             self._overhead(reference_client),
             telemetry.sample if telemetry else lambda: None,
+            rivals,
         )
         own = tuple(timings[: len(candidates)])
         seen = telemetry.medians() if telemetry else {}

@@ -36,6 +36,7 @@ class QuietTimer:
         prune_above_ms: float | None = None,
         overhead_ms: float = 0.0,
         watch: Callable[[], object] = lambda: None,
+        rivals: int = 0,
     ) -> tuple[list[Timing], float | None]:
         """Return the timings, and how many cores others used where that was too much.
 
@@ -50,7 +51,7 @@ class QuietTimer:
             self._meter.start((*others_of_ours, *timed))
             limit_ms = math.inf if prune_above_ms is None else prune_above_ms
             with raised(timed):
-                timings = interleave(timers, sampling, limit_ms, overhead_ms, watch)
+                timings = interleave(timers, sampling, limit_ms, overhead_ms, watch, rivals)
             others = self._meter.other_cores() if heeds_load else None
             quiet = others is None or others < tolerated_cores()
             if heeds_load and prune_above_ms is None:

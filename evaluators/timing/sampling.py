@@ -15,6 +15,11 @@ from ..workers.channel import Message
 
 MIN_SAMPLES = 6
 """Fewer samples do not bound a median with 95 % confidence, however slow the kernel is."""
+DECISIVE_SAMPLES = 40
+"""Samples of each rival after which sampling ends, whether or not their medians can be told apart: up to a third of
+them may be slow."""
+DECISIVE_TIME = 4.0
+"""A timing whose rivals cannot be told apart takes at most this many times as long as it would otherwise."""
 PRUNE_AFTER = 5
 """Samples after which a kernel may be pruned, by their fastest: after a pause the first ones can take ten times as long
 on a GPU."""
@@ -57,6 +62,7 @@ def interleave(
     prune_above_ms: float = math.inf,
     overhead_ms: float = 0.0,
     watch: Callable[[], object] = lambda: None,
+    rivals: int = 0,
 ) -> list[Timing]:
     """Sample all kernels in interleaved chunks.
 
@@ -65,6 +71,11 @@ def interleave(
     first samples of the first kernel are slower than `prune_above_ms`, nothing is timed any further, and its timing is
     all there is. `overhead_ms` is subtracted from every sample (see `overhead`). `watch` is called after each chunk,
     when nothing is timed.
+
+    The first `rivals` kernels are compared with each other: where intervals overlap when time is up, sampling goes on
+    (`_undecided`). The interval of six samples is their range, so one slow call would hide any difference. Intervals of
+    equal kernels are apart so rarely (Schenker and Gentleman, The American Statistician 55, 2001) that a look at them
+    after each further round leaves the chance of that below the 2.5 % of a single interval.
     """
     start = time.perf_counter()
     everyone = [_Series(timer, sampling, overhead_ms) for timer in timers]
@@ -81,7 +92,24 @@ def interleave(
         late = time.perf_counter() - start >= sampling.seconds * max(1, len(everyone) / 2)
         if enough or (late and all(len(series.samples) >= MIN_SAMPLES for series in order)):
             break
+    end = start + DECISIVE_TIME * (time.perf_counter() - start)
+    for series in everyone:
+        series.sampling = replace(sampling, min_samples=max(sampling.min_samples, DECISIVE_SAMPLES // 2))
+    while _undecided(everyone[:rivals]) and time.perf_counter() < end:
+        for series in order:
+            series.extend()
+            watch()
+        order.reverse()
     return [series.timing() for series in everyone]
+
+
+def _undecided(rivals: Sequence[_Series]) -> bool:
+    """Return whether more samples may tell the fastest of several kernels from the others."""
+    most = min(DECISIVE_SAMPLES, *(series.sampling.max_samples for series in rivals)) if rivals else 0
+    if all(series.precise or len(series.samples) >= most for series in rivals):
+        return False
+    fastest, *others = sorted((series.measurement for series in rivals), key=lambda found: found.median_ms)
+    return any(other.interval_ms[0] <= fastest.interval_ms[1] for other in others)
 
 
 class _Series:
@@ -141,17 +169,16 @@ class _Series:
     def precise(self) -> bool:
         if len(self.samples) < self.sampling.min_samples:
             return False
-        return (
-            len(self.samples) >= self.sampling.max_samples or self._measurement().precision <= self.sampling.precision
-        )
+        return len(self.samples) >= self.sampling.max_samples or self.measurement.precision <= self.sampling.precision
 
-    def _measurement(self) -> Measurement:
+    @property
+    def measurement(self) -> Measurement:
         method = f"{self.method}, less {self.overhead_ms * 1e3:.1f} us" if self.overhead_ms else self.method
         return Measurement(samples_ms=tuple(self.samples), method=method, warmup=self.warmup)
 
     def timing(self, pruned: bool = False) -> Timing:
         cores = statistics.median(self.cores) if self.cores else 0.0
-        return Timing(self._measurement(), cores, pruned)
+        return Timing(self.measurement, cores, pruned)
 
 
 def _wall_ms(message: Message) -> list[float]:

@@ -8,6 +8,7 @@ import pytest
 from kernelwright.core import JointProblem, Kernel, PythonKernel, Status, TorchProblem
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.several_workloads import JudgingSeveral
+from kernelwright.evaluators.timing import quiet
 from kernelwright.evaluators.workers.client import Worker
 
 from ..conftest import torch_kernel
@@ -37,6 +38,9 @@ def test_all_share_one_measurement_of_the_reference(
         return really(self, seconds, **request)
 
     monkeypatch.setattr(Worker, "call", call)
+    rivals: list[int] = []
+    plainly = quiet.interleave
+    monkeypatch.setattr(quiet, "interleave", lambda *given: (rivals.append(given[-1]), plainly(*given))[1])
     start, other = evaluator.contest(scale_problem, [scale_kernel, changed(scale_kernel, "BLOCK = 8", "BLOCK = 4")])
     assert (start.status, other.status) == (Status.OK, Status.OK), (start.message, other.message)
     assert start.reference is not None and start.reference == other.reference
@@ -45,6 +49,7 @@ def test_all_share_one_measurement_of_the_reference(
     assert all(
         evaluation.second_workload is None and evaluation.kernel_profile is not None for evaluation in (start, other)
     )
+    assert rivals == [2], "sampling goes on until it is known which is faster"
     halves = timed[2 : len(timed) // 2], timed[len(timed) // 2 :]
     assert len(set(timed)) == 2, "each is replayed in a process of its own"
     assert all(set(half) == set(timed) for half in halves), "neither is timed before the other"
