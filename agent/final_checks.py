@@ -13,7 +13,7 @@ from .turn import Candidate
 from .workbench import LastCheck, Workbench
 
 CHECKS = 3
-"""Most attempts at a kernel's final check while other processes disturb it."""
+"""Most attempts at a kernel's final check while other processes disturb it, and not all else of the run."""
 
 
 class FinalChecks:
@@ -34,16 +34,19 @@ class FinalChecks:
         # Disturbed checks that are made again.
         self._repeated: dict[str, LastCheck] = {}
 
-    def winner(self) -> tuple[Kernel, LastCheck] | None:
+    def winner(self, busy: bool = False) -> tuple[Kernel, LastCheck] | None:
         """Return the fastest kernel that passes, with its check; None if none does.
 
-        It is the start if no kernel is significantly faster: among many noisy trials one always looks faster.
+        It is the start if no kernel is significantly faster: among many noisy trials one always looks faster. On a
+        machine that was `busy` so far, disturbed checks are made again once.
         """
+        self.renew()
         while (best := self._population.best) is not None:
-            self.renew()
             if (earlier := self._earlier(best)) is not None:
                 return best.kernel, earlier
-            if not self._disturbed(self._check(best)) and self._is_final(best):
+            if self._disturbed(self._check(best)) and not busy:
+                self.renew()
+            elif self._is_final(best):
                 check = self._check(best)
                 if best.kernel.digest == self._start.digest or faster(check):
                     return best.kernel, check

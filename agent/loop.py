@@ -244,7 +244,8 @@ class Optimization:
     def _stop(self, profile: Profile) -> str | None:
         """Return why there is nothing more to do, or None."""
         target, against = self.criteria.target_speedup, self.criteria.against
-        self._checks.renew()
+        if not self._busy():
+            self._checks.renew()
         if target is not None and self._checks.confirms(
             lambda evaluation: (over := evaluation.speedup_against(against)) is not None and over.ratio >= target
         ):
@@ -257,6 +258,16 @@ class Optimization:
             self._cut_short = True
             return late
         return done
+
+    def _busy(self) -> bool:
+        """Return whether other processes disturbed all that was timed in the last turn.
+
+        A check that is made again would be disturbed, too. Records tell this, so that a resumed run repeats the same
+        checks.
+        """
+        attempts = self.turns[-1].attempts if self.turns else ()
+        timed = [item for attempt in attempts for item in attempt.evaluations if item.measurement is not None]
+        return bool(timed) and all(item.contention is not None for item in timed)
 
     def _late(self) -> str | None:
         """Return which limit on trials or seconds is reached, or None."""
@@ -280,7 +291,7 @@ class Optimization:
     def _finish(self, start: Evaluation, stopped: str) -> Outcome:
         """Return the outcome with the fastest kernel that passes its last check."""
         turns, trials = tuple(self.turns), self.workbench.trials
-        if (winner := self._checks.winner()) is not None:
+        if (winner := self._checks.winner(self._busy())) is not None:
             kernel, check = winner
             if self._checks.cut_short is not None:
                 stopped += f"; the final check was cut short, and earlier measurements count: {self._checks.cut_short}"

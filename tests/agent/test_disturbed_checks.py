@@ -69,3 +69,21 @@ def test_of_disturbed_checks_the_least_disturbed_counts(tmp_path: Path) -> None:
     outcome = run(tmp_path, kernel(20.0), listed(kernel(2.0)), LessAtFirst(kernel(2.0), disturbed=3))
     assert outcome.verified and outcome.best.contention == pytest.approx(0.8)
     assert outcome.best.latency_ms == pytest.approx(8.0)
+
+
+@pytest.mark.parametrize(("busy", "checks"), [(True, 2), (False, 3)])
+def test_on_a_busy_machine_a_check_is_made_again_only_at_the_end(tmp_path: Path, busy: bool, checks: int) -> None:
+    """Where all of a turn was disturbed, what is made again after it would be, too."""
+
+    class Busy(DisturbedChecks):
+        def _result(self, bound: Kernel, number: int) -> float | str:
+            result = super()._result(bound, number)
+            if busy:
+                self._contention = 0.9
+            return result
+
+    evaluator = Busy(kernel(2.0), disturbed=99)
+    proposer = listed(kernel(2.0), kernel(30.0), kernel(31.0), kernel(32.0))
+    outcome = run(tmp_path, kernel(20.0), proposer, evaluator, StoppingCriteria(target_speedup=4, max_iterations=9))
+    assert outcome.verified and outcome.faster and not outcome.reached(4)
+    assert evaluator.calls.count(kernel(2.0).source) == 1 + checks
