@@ -50,4 +50,4 @@ def _same(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     """Compare all at once: each comparison waits for the GPU."""
     import torch
 
-    return torch.equal(torch.cat([*before.values()]), torch.cat([*now.values()]))
+    return bool(torch.equal(torch.cat([*before.values()]), torch.cat([*now.values()])))
