@@ -1,6 +1,6 @@
-"""Does the work of a command on a command line: its flags, its plan or its run, and its result on the terminal.
+"""Runs a command from a command line: reads flags, plans, runs, and shows the result on the terminal.
 
-A user's mistake or an interruption becomes one line and an exit code.
+A usage error or an interruption becomes one line and an exit code.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Check all options, and print what would be done.")]
 LOG_LEVEL = "KERNELWRIGHT_LOG"
 _LACKING = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EMFILE, errno.ENFILE)
-"""A closed pipe, a full disk, limits of files."""
+"""Errors of the machine: a closed pipe, a full disk, limits on files."""
 _NO_FLAG = ("no such option: -k", "no such option: -k (a kernel needs no flag)")
 _USAGE_ERROR: Any = typer.BadParameter.__base__
 """Errors of typer for unknown options and commands, and for values of a wrong type."""
 
 
 def function_of(command: Command) -> Any:
-    """Return the function that typer makes a command of."""
+    """Return the function from which typer makes a command."""
 
     def call(given: Mapping[str, Any], dry_run: bool = False, **shown: bool) -> None:
         raise typer.Exit(guarded(lambda: work(command, given, Display(**shown), dry_run), interrupted(command)))
@@ -64,7 +64,7 @@ def function_of(command: Command) -> Any:
 
 
 def interrupted(command: Command) -> str:
-    """Return what is said after Ctrl-C: by default that it can be resumed, where it has that option."""
+    """Return the message after Ctrl-C: by default how to resume, if the command has that option."""
     resumable = any(field.name == "resume" for field in dataclasses.fields(command.options))
     return command.declared.interrupted or (RESUMABLE if resumable else "interrupted")
 
@@ -142,7 +142,7 @@ def started(app: typer.Typer, name: str) -> int:
 
 
 def guarded(work: Callable[[], int], interrupted: str = "interrupted") -> int:
-    """The exit code of `work`; 2 with one line for a user's mistake, 75 for a wait, 130 for Ctrl-C and SIGTERM."""
+    """The exit code of `work`; 2 with one line for a usage error, 75 for a wait, 130 for Ctrl-C and SIGTERM."""
     from ..runtime.interruption import interruptible
 
     try:
@@ -168,12 +168,12 @@ def guarded(work: Callable[[], int], interrupted: str = "interrupted") -> int:
 
 
 def _without_machine(error: OSError) -> int:
-    """Say what the machine lacks for the output, or for open files; raise the error if it is another one."""
+    """Report that the machine cannot write output or open files; raise any other error."""
     if error.errno not in _LACKING:
         raise error
     with contextlib.suppress(AttributeError, OSError, ValueError):
         nothing = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nothing, sys.stdout.fileno())  # what is left in the buffer would fail once more at the end
+        os.dup2(nothing, sys.stdout.fileno())  # the rest of the buffer would fail again at the end
     if error.errno != errno.EPIPE:
         where = f" {error.filename}" if error.filename else ""
         typer.echo(f"error: cannot write or open{where}: {error.strerror}", err=True)
@@ -205,7 +205,7 @@ def _logged() -> Iterator[None]:
 
 
 class PlainFormatter(logging.Formatter):
-    """Writes what is logged as text that moves no terminal."""
+    """Formats log records without control characters."""
 
     def format(self, record: logging.LogRecord) -> str:
         """See `logging.Formatter`."""

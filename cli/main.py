@@ -1,7 +1,7 @@
 """The program: the commands of the registry, with flags from their options and help from their docstrings.
 
-Each is built when more than its line in the list of commands is asked for, and everything heavy is imported inside, so
-that help answers at once.
+A command is built when more than its line in the list of commands is needed, and heavy modules are imported late, so
+that help is fast.
 """
 
 from __future__ import annotations
@@ -77,16 +77,16 @@ class Registered(TyperCommand):
 
     @params.setter
     def params(self, value: Any) -> None:
-        """Ignore those that the base class sets: they come from the options."""
+        """Ignore the base class's assignment: parameters come from the options."""
 
     @property
     def callback(self) -> Any:
-        """What it does."""
+        """The function that runs it."""
         return self._built.callback
 
     @callback.setter
     def callback(self, value: Any) -> None:
-        """Ignore what the base class sets."""
+        """Ignore the base class's assignment."""
 
     def get_help(self, ctx: Any) -> str:
         """The help with examples, for which the module is imported."""

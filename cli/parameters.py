@@ -1,6 +1,6 @@
 """Turns option classes into command lines: every field becomes a flag, and the given values become options.
 
-An option is written once, in its command or in `runtime/options`; what concerns the terminal is added (`json`, ...).
+An option is written once, in its command or in `runtime/options`; options of the terminal (`json`, ...) are added here.
 Messages name options as Python does, and are shown with flags.
 """
 
@@ -50,7 +50,7 @@ _NAMED = re.compile(r"`([a-z][a-z0-9_]*)`")
 
 @dataclass(frozen=True)
 class Display:
-    """How much a command shows, and where: with `json` standard output is for the object alone."""
+    """How much a command shows, and where: with `json`, standard output has only the object."""
 
     json: bool = False
     quiet: bool = False
@@ -88,7 +88,7 @@ def with_options(
 
         @functools.wraps(command)
         def run(context: typer.Context, given: Mapping[str, Any] | None = None, **values: Any) -> None:
-            if given is None:  # the outermost of several, which knows the options of all
+            if given is None:  # the outermost of several, which has the options of all
                 given = _configured(context, run.option_fields)  # type: ignore[attr-defined]
             for field in filter(_also_argument, fields):
                 values[field.name] = _either(field, values.pop(ARGUMENT.format(field.name)), values[field.name])
@@ -117,7 +117,7 @@ def _argument(field: dataclasses.Field[Any]) -> inspect.Parameter:
 
 
 def _either(field: dataclasses.Field[Any], argument: str | None, flag: str | None) -> Any:
-    """Return the value of an option that is an argument or a flag. Ends the command for both, and where it lacks."""
+    """Return the value of an option that is an argument or a flag. Both, or a missing required one, end the command."""
     from ..core.errors import OptionError
 
     value = flag if argument is None else argument
@@ -194,7 +194,7 @@ def _configured(context: typer.Context, fields: Mapping[str, tuple[dataclasses.F
 
     Settings of a project's files are reported on standard error, since the project may belong to someone else.
     """
-    if not fields:  # such as `trust`, which must not mind what a file says
+    if not fields:  # such as `trust`, which must work whatever a file says
         return {}
     from ..core.errors import KernelwrightError
     from ..runtime.configuration import sources, unknown_variables
@@ -272,7 +272,7 @@ def as_flags(text: str) -> str:
 
 @functools.cache
 def _names(classes: int) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the names of the options of all commands whose modules are imported, and of those that flags turn off.
+    """Return the option names of all imported commands, including those that flags turn off.
 
     They are collected again when there are more classes.
     """

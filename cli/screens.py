@@ -1,4 +1,4 @@
-"""Where text goes; the events of any command, and a search: a live table, lines in a pipe, nothing when quiet."""
+"""Shows the events of any command and of searches: a live table, lines in a pipe, nothing if quiet."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ _ENDS = ("\n", "\r")
 
 
 class PlainConsole(Console):
-    """A console that shows whatever text it gets as text: kernels, references and models have their words in it.
+    """A console that shows any text as plain text, since kernels, references and models contribute to it.
 
-    Control characters are left out, and of a very long line the middle and its markup.
+    Control characters are left out, and the middle and markup of very long lines.
     """
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
@@ -69,7 +69,7 @@ class PlainConsole(Console):
 
 
 class Screen:
-    """Where text goes, and what every command shows of events. Screens of single commands derive from it."""
+    """Prints text and the events that every command shows. Screens of single commands derive from it."""
 
     def __init__(self, display: Display) -> None:
         self.display = display
@@ -81,7 +81,7 @@ class Screen:
         self.shown: list[Result] = []
 
     def emit(self, event: Event) -> None:
-        """Show an event, where it is one for people."""
+        """Show an event, if it is meant for users."""
         match event:
             case Note():
                 self.note(event.text)
@@ -101,7 +101,7 @@ class Screen:
 
     @property
     def listing(self) -> Console:
-        """Where the result goes: standard output also where the rest does not."""
+        """The console for the result: standard output, even if everything else goes to standard error."""
         return console() if self.display.to_stderr and not self.display.json else self.console
 
     @property
@@ -114,12 +114,12 @@ class Screen:
         self.console.print(*parts)
 
     def print_lines(self, lines: Iterable[Any]) -> None:
-        """Print texts as they are, and what rich draws."""
+        """Print strings unchanged, and rich objects."""
         for line in lines:
             self.console.print(escape(line) if isinstance(line, str) else line)
 
     def show(self, result: Result, console: Console | None) -> None:
-        """Show a result once, on a console, or its failure and warnings alone; these go to standard error."""
+        """Show a result, or only its failure and warnings; these go to standard error."""
         if any(result is shown for shown in self.shown):
             return
         self.shown.append(result)
@@ -149,7 +149,7 @@ class Screen:
             self.console.rule(escape(text)) if self.live else self.console.print(escape(text))
 
     def _say_part(self, part: PartDone) -> None:
-        """One line, on standard error where there is no result; what failed is shown with `--quiet` too."""
+        """One line, on standard error if there is no result; failures are shown with `--quiet` too."""
         left = f"; about {duration(part.left_s)} left" if part.left_s and part.number < part.total else ""
         text, number = f"{part.text}{left}", f"[{part.number:>{len(str(part.total))}}/{part.total}]"
         if part.mark is not None:
@@ -161,7 +161,7 @@ class Screen:
             self.note(f"{number} {text}")
 
     def _say_step(self, step: Step) -> None:
-        """One line where a step begins, or for each part of it that is done and has a name."""
+        """One line when a step begins, or for each named part when it is done."""
         if step.over:
             return
         if step.total is None:
@@ -193,12 +193,12 @@ class Screen:
 
 
 def shown(text: str) -> str:
-    """A text of another layer, with the options that it names as flags."""
+    """A message of another layer, with its option names as flags."""
     return escape(as_flags(text))
 
 
 def console(stderr: bool = False) -> Console:
-    """A console that does not cut tables to 80 columns where there is no terminal to fit into."""
+    """A console that does not cut tables to 80 columns without a terminal."""
     fitting = PlainConsole(stderr=stderr, highlight=False)
     return fitting if fitting.is_terminal else PlainConsole(stderr=stderr, highlight=False, soft_wrap=True, width=160)
 
@@ -228,7 +228,7 @@ class SearchLines(Screen):
                 super().emit(event)
 
     def _started(self, search: SearchStarted) -> None:
-        """The space, and what the device leaves of it."""
+        """The space, and the number of configs that the device rules out."""
         configs = f"some of {search.space.cardinality}" if search.configs is None else search.configs
         left_out = left_out_text(search)
         self.note(
@@ -266,8 +266,7 @@ class SearchLines(Screen):
         self.note(f"[{number}] {status:<13} {latency:>12}  {best:<4}  {left:<17}  {shown}")
 
     def _left_s(self, trial: TrialDone) -> float | None:
-        """Return an estimate of the seconds left: whichever of trials, of which a space may have few, and time ends
-        first."""
+        """Return an estimate of the seconds left until trials (of which a space may have few) or time run out."""
         if (search := self._search) is not None:
             trial = replace(trial, most_trials=search.most_trials, limit_s=search.budget.seconds)
         return trial.left_s
@@ -277,7 +276,7 @@ class SearchLines(Screen):
         self.note(text)
 
     def close(self) -> None:
-        """The search ended, however."""
+        """The search ended, in whatever way."""
 
 
 class SearchTable(SearchLines):

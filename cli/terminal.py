@@ -1,4 +1,4 @@
-"""The terminal of a command, and a run on it: a table that grows, lines in a pipe, nothing when quiet."""
+"""Shows a command and its runs on the terminal: a growing table, lines in a pipe, nothing if quiet."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class RunLines(Screen):
             self.line(f"  {evidence}")
 
     def proposed(self, proposed: Proposed) -> None:
-        """The strategy and why; or the changes that are tried."""
+        """The strategy with its rationale, or the tried changes."""
         lane, (first, *_) = self._lane(proposed.lane), proposed.proposals
         if proposed.quick:
             self.line(f"  {lane}trying {', '.join(proposal.strategy for proposal in proposed.proposals)}")
@@ -157,7 +157,7 @@ class RunLines(Screen):
             self.line(diff(turn.before.source, turn.after.source))
 
     def close(self) -> None:
-        """The run ended, however: leave the terminal as it was."""
+        """The run ended, in whatever way: restore the terminal."""
 
     def _turn(self, number: str) -> str:
         return f"{number}/{self._run.max_iterations}" if self._run.max_iterations else number

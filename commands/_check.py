@@ -2,9 +2,9 @@
 
 A kernel is checked against its reference, and against the stored results of the same device.
 
-It compares the ratio to the reference, which is timed interleaved in the same run. A lower clock or a warmer room slows
-both and leaves the ratio unchanged, while a time in milliseconds would fail. The price: if the reference changes, with
-its text, torch or the number of threads, ratios are not comparable, and the kernel is only checked.
+The compared figure is the ratio to the reference, which is timed interleaved in the same run. A lower clock or a warmer
+room slows both and leaves the ratio unchanged, while a time in milliseconds would change. If the reference's text,
+torch or number of threads changes, ratios are not comparable, and the kernel is only checked.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Verdict(StrEnum):
     """Correct, but other processes disturbed the timing twice."""
     RECORDED = "recorded"
     NOT_MEASURED = "not measured"
-    """The machine prevented it: nothing is known of the kernel."""
+    """The machine prevented the measurement: nothing is known about the kernel."""
 
 
 FAILED = (Verdict.WRONG, Verdict.UNPROVEN, Verdict.SLOWER, Verdict.NOT_MEASURED)

@@ -92,16 +92,16 @@ class SlowProblem:
     calls: int | None = None
     """How often a recorded region ran."""
     share: float | None = None
-    """Its part of a step; where none was profiled, of the time of all recorded regions, each compiled by itself."""
+    """Share of a step; if no step was profiled, share of the time of all recorded regions, each compiled by itself."""
 
     @property
     def compiled_or_eager_ms(self) -> float:
-        """The faster one."""
+        """The faster of compiled and eager time."""
         return self.eager_ms if self.compile_ms is None else min(self.eager_ms, self.compile_ms)
 
     @property
     def to_gain(self) -> float:
-        """The part of that time that could be saved: share times headroom."""
+        """Rank of a region: share times headroom."""
         return (self.share or 0.0) * (1.0 - 1.0 / max(1.0, self.headroom))
 
     @property
@@ -178,10 +178,10 @@ class Records(JsonLines):
     def find_or_measure(
         self, key: Mapping[str, str], measure: Measure, resume: bool = False, again: bool = False
     ) -> Metrics:
-        """The record with this key, measured now where there is none. Raises `KernelwrightError` where that fails.
+        """Return the record with this key, measured now if there is none. Raises `KernelwrightError` if that fails.
 
-        A disturbed record is kept too, or a busy machine would measure for minutes at every call; `again` measures it
-        once more. `resume` takes a failure from its record, too. What the machine prevented leaves no record.
+        Disturbed records are kept, or a busy machine would measure for minutes at every call; `again` measures them
+        again. `resume` also returns recorded failures. A measurement that the machine prevented leaves no record.
         """
         if resume and (reason := self._failure(key)) is not None:
             raise KernelError(reason)
@@ -255,8 +255,8 @@ def recorded_problems(folder: Path) -> list[ProblemFile]:
 def with_shares(rows: Sequence[SlowProblem], files: Sequence[ProblemFile]) -> list[SlowProblem]:
     """Return the rows of recorded regions with their shares, the one with the most to gain first.
 
-    Shares are those of a step, as they were recorded. Where no step was profiled, they are parts of the time of all
-    regions, each compiled by itself.
+    Shares are recorded shares of a step. If no step was profiled, they are shares of the time of all regions, each
+    compiled by itself.
     """
     constants = {str(file.path): file.read().constants for file in files}
     calls = {name: _number(found.get(CALLS), 1) for name, found in constants.items()}
@@ -273,7 +273,7 @@ def with_shares(rows: Sequence[SlowProblem], files: Sequence[ProblemFile]) -> li
 
 
 def _number(value: Any, otherwise: float) -> float:
-    """Return a constant of a file that a person may have changed."""
+    """Return a number from a file that a user may have edited; None for anything else."""
     return value if isinstance(value, int | float) and value >= 0 else otherwise
 
 

@@ -13,24 +13,24 @@ from ..core.files import read_text
 from ..core.text import data_of
 
 NAMED = 0.08
-"""Part of the bar from which on a segment has room for its name."""
+"""Smallest share of the bar at which a segment has room for its name."""
 
 
 @dataclass(frozen=True)
 class BarSegment:
-    """A part of a step."""
+    """One coloured part of a step's bar."""
 
     name: str
     ms: float
     width: float
     """Percent of the longer step."""
     kind: str
-    """'served', 'region', 'other' or 'host', as the page's style has it."""
+    """Class in the page's style: 'served', 'region', 'other' or 'host'."""
     labelled: bool
 
 
 def read_model_record(path: Path) -> dict[str, Any] | None:
-    """Return what `kernelwright model` wrote; None for another file. Raises `OptionError` for one that is damaged."""
+    """Return a record of `kernelwright model`; None for another file. Raises `OptionError` for a damaged record."""
     if path.suffix != ".json" or not path.is_file():
         return None
     with data_of(path, OptionError, "name a record that `kernelwright model` wrote"):
@@ -42,7 +42,7 @@ def read_model_record(path: Path) -> dict[str, Any] | None:
 
 
 def model_values(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the page's template shows."""
+    """Return the values of the page's template."""
     longest = max((step for step in record["step_ms"] if step), default=0.0)
     names = ("with torch.compile", "with the store")
     bars = [
@@ -54,7 +54,7 @@ def model_values(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _segments(record: Mapping[str, Any], place: int, longest: float) -> list[BarSegment]:
-    """Return a step's parts: regions in the order of their time before, other kernels, and where none runs."""
+    """Return a step's parts: regions by their earlier times, other kernels, and the time without a kernel."""
     figure = ("before_ms", "after_ms")[place]
     step, host = record["step_ms"][place], record["host_ms"][place] or 0.0
     parts = [

@@ -105,7 +105,7 @@ def plan(options: Options, runtime: Runtime) -> Plan:
 
 def run(plan: Plan, emit: Emit) -> Result:
     """Optimize each named kernel."""
-    sweep(Path(tempfile.gettempdir()))  # one that was killed may have left nothing else to do
+    sweep(Path(tempfile.gettempdir()))  # a killed run may have left folders behind
     with plan.open_optimizer(emit) as optimizer:
         _ = optimizer.results  # a folder that cannot be written is reported now, not for each kernel
         summaries = []

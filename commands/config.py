@@ -1,6 +1,6 @@
-"""Show what files and the environment set of the options of all commands, and where each value comes from.
+"""Show the options that files and the environment set, and the source of each value.
 
-A project's file may not set all: 'kernelwright trust' says which projects may.
+Only trusted projects may set all options: see 'kernelwright trust'.
 
 Exit codes: 0 shown, 2 an unknown command, key or value.
 """
@@ -29,7 +29,7 @@ POSITIONAL = ("command",)
 
 @dataclass(frozen=True, kw_only=True)
 class Options(BaseOptions):
-    """Show what is set of the options of all commands."""
+    """Show the options that files and the environment set."""
 
     command: tuple[str, ...] = field(
         default=(),
@@ -43,7 +43,7 @@ class Plan(command.Plan):
     """The command whose settings are shown."""
 
     every: bool
-    """Whether options that nothing sets are shown, too."""
+    """Whether options with default values are shown too."""
     options: Mapping[CommandPath, Mapping[str, FieldType]] = field(metadata=command.NOT_SHOWN)
     sources: Sequence[OptionSource] = field(metadata=command.NOT_SHOWN)
 
@@ -53,12 +53,12 @@ class Plan(command.Plan):
 
 
 class Result(result.Result):
-    """Options, each with its value and where that comes from."""
+    """Options, each with its value and source."""
 
     rows: result.ForPython[list[dict[str, Any]]]
 
     def to_json(self) -> Any:
-        """A list: command, option, value and where; `refused` where a project's file sets it and may not."""
+        """A list of command, option, value and where; `refused` if a project's file may not set the option."""
         return self.rows
 
     def lines(self) -> Iterator[str]:

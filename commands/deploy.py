@@ -1,4 +1,4 @@
-"""Write a verified result as an operator of PyTorch: a package that needs torch and the kernel's language alone.
+"""Write a verified result as a PyTorch operator, in a package that needs only torch and the kernel's language.
 
 Exit codes: 0 the package is written, 2 wrong usage, or a result that cannot be deployed.
 """
@@ -121,12 +121,12 @@ class Result(result.Result):
     """The folder to install."""
     layout: PackageLayout
     serves: tuple[str, ...]
-    """What each kernel serves; the reference computes everything else."""
+    """Device, dtypes and sizes of each kernel; the reference computes all other calls."""
     checks: tuple[str, ...]
-    """Comparisons with the reference on this machine; empty where the kernels' device is not here."""
+    """Comparisons with the reference on this machine; empty if the kernels' device is not here."""
 
     def lines(self) -> Iterator[str]:
-        """What is served, what was checked, and what to do next."""
+        """The served calls, the checks, and the next step."""
         hub = self.layout is PackageLayout.HUB
         how = f"kernels.get_local_kernel(Path({str(self.folder)!r}))" if hub else f"pip install {self.folder}"
         yield f"{self.operator}: {how}" + ("" if hub else f"; import {self.package}")
@@ -202,7 +202,7 @@ def _read(options: Options, path: Path) -> MeasuredKernel:
 
 
 def _gradients(paths: Sequence[Path], kernels: Sequence[MeasuredKernel]) -> tuple[MeasuredKernel, ...]:
-    """Read kernels of gradients, each of the problem of one of the results at its sizes."""
+    """Read kernels of gradients, each for the problem of one of the results at its sizes."""
     if not paths:
         return ()
     problems = {problem.name: problem for problem in (backward_problem(item.problem) for item in kernels)}

@@ -48,7 +48,7 @@ class Plan(command.Plan):
 
 @dataclass(frozen=True)
 class MarkdownPage:
-    """A page as formatted text on a terminal, and as it is written elsewhere."""
+    """A page, formatted on a terminal, otherwise as Markdown."""
 
     text: str
 
@@ -66,7 +66,7 @@ class Result(result.Result):
     text: str = ""
     """Its Markdown."""
     pages: dict[str, str] = {}
-    """The title of each page by its name, where no page was named."""
+    """Titles by page name, if no page was named."""
 
     def lines(self) -> Iterator[Any]:
         """The page; or a line for each, with the command that shows one."""

@@ -1,4 +1,4 @@
-"""List the kernels and problems that there are, without measuring anything; `list-slow` measures them.
+"""List kernels and problems without measuring them; `list-slow` measures them.
 
 Exit codes: 0 listed, 1 there are none, 2 wrong usage.
 """
@@ -40,7 +40,7 @@ class Options(BaseOptions):
 
 @dataclass(frozen=True)
 class Plan(command.Plan):
-    """What is listed."""
+    """The problems to list."""
 
     backend: Backend | None
     dataset: Path | None
@@ -58,7 +58,7 @@ class ListedProblem(BaseModel):
 
 
 class Result(result.Result):
-    """Problems, each with the kernels that there are."""
+    """Problems, each with its kernels."""
 
     problems: tuple[ListedProblem, ...]
 
@@ -68,7 +68,7 @@ class Result(result.Result):
         return 0 if self.problems else 1
 
     def lines(self) -> Iterator[Any]:
-        """A table, and how to use a name."""
+        """A table, and a command that uses a name."""
         rows = result.table("problem", "name", "kernels", plain=True)
         for found in self.problems:
             shown = [

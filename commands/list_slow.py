@@ -186,7 +186,7 @@ def run(plan: Plan, emit: Emit) -> Result:
         known = partial(records.find_or_measure, resume=plan.resume, again=plan.again)
 
         def rows_of(items: Iterable[tuple[str, Any]], row_of: Callable[[Any], Row]) -> list[Row]:
-            """Return the rows of what can be measured; what fails costs its own row only."""
+            """Return the rows of kernels that can be measured; a failure affects only its own row."""
             found = []
             for name, item in items:
                 try:

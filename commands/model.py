@@ -1,11 +1,11 @@
-"""Run a script with its compiled models as plain torch.compile has them and with the store, and report the gain.
+"""Run a script with plain torch.compile and with the store of regions, and report the gain.
 
-The script runs as it is, in fresh processes that alternate. Its steps are those that `kernelwright.step()` marks, or
-the calls of the compiled model. What is torch.compile's there (`backend` inductor or kernelwright) is plain Inductor in
-one half of the runs, and Inductor with the store's regions in the other.
+The script runs unchanged, in alternating fresh processes. Its steps are marked by `kernelwright.step()`, or are calls
+of the compiled model. Models that it compiles with `backend` inductor or kernelwright get plain Inductor in one half of
+the runs, and Inductor with the store's regions in the other.
 
-Exit codes: 0 a gain beyond noise, 1 what is computed differs, 2 wrong usage, or a script that fails or compiles
-nothing, 3 no gain beyond noise.
+Exit codes: 0 a gain beyond noise, 1 outputs differ, 2 wrong usage, or a script that fails or compiles nothing, 3 no
+gain beyond noise.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Result(result.Result):
     steps: int
     """Steps of a run that count."""
     marked: bool
-    """Whether the script marks steps; else they are calls of the compiled model."""
+    """Whether the script marks steps; otherwise they are calls of the compiled model."""
     rounds: int
     plain_ms: tuple[float, float, float]
     """A step with plain torch.compile: the median, and its 95 % interval."""
@@ -92,7 +92,7 @@ class Result(result.Result):
     used: tuple[str, ...]
     """Entries of the store that were used."""
     compared: dict[str, Any] | None
-    """What was compared, the error, the tolerance, and whether it agrees; None where the script returns no numbers."""
+    """The compared values, the error, the tolerance, and whether they agree; None if the script returns no numbers."""
     unsteady: bool
     """Whether two runs of plain torch.compile differ as much, so that nothing can be compared."""
     graphs: int
@@ -101,17 +101,17 @@ class Result(result.Result):
     host_ms: tuple[float | None, float | None]
     """Time of a step in which no kernel runs, with plain torch.compile and with the store; None if not profiled."""
     step_ms: tuple[float | None, float | None]
-    """The steps that were profiled, which are slower, and of which the regions' times are parts."""
+    """Times of the profiled steps, which are slower; the regions' times are parts of them."""
     regions: tuple[dict[str, Any], ...]
     """Each region with its operators, times before and after, and the entry that serves it."""
     remarks: tuple[str, ...]
-    """Why entries were not used, and the like."""
+    """Remarks, such as why entries were not used."""
     record: Path
     """This result, from which `report` makes a page."""
 
     @result.computed
     def credited(self) -> float | None:
-        """The gain if an entry was used, it is beyond noise, and the outputs agree; else None."""
+        """The gain, if an entry was used, the gain is beyond noise and the outputs agree; otherwise None."""
         return self.gain.ratio if self.used and self.gain.low > 1.0 and self.agrees else None
 
     @property
@@ -126,7 +126,7 @@ class Result(result.Result):
 
     @property
     def warnings(self) -> list[str]:
-        """Differences, and what the backend warned of."""
+        """Differences of outputs, and the backend's warnings."""
         found = list(self.remarks)
         if self.unsteady:
             found.insert(0, "two runs with plain torch.compile differ as much: set seeds in the script")
@@ -189,7 +189,7 @@ def plan(options: Options, runtime: Runtime) -> Plan:
 
 
 def run(plan: Plan, emit: Emit) -> Result:
-    """Look at the script once in either way, then time it."""
+    """Run the script once in each way under a profiler, then time it."""
     with (
         temporary_folder("kernelwright-model-") as folder,
         progress(emit, f"running {plan.script.name}", 2 + 2 * plan.rounds) as advance,
@@ -238,7 +238,7 @@ def run(plan: Plan, emit: Emit) -> Result:
 def _timed(
     plan: Plan, run_script: Callable[..., ScriptRun], advance: Callable[[str], None]
 ) -> dict[str, list[Measurement]]:
-    """Time both ways in turns; which is first changes from round to round."""
+    """Time both ways alternately; the order changes from round to round."""
     found: dict[str, list[Measurement]] = {"plain": [], "store": []}
     for number in range(plan.rounds):
         for way in ("plain", "store") if number % 2 == 0 else ("store", "plain"):

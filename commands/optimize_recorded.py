@@ -1,8 +1,8 @@
-"""Optimize the regions of a model that were recorded, and put into the store what beats Inductor's code by 2 %.
+"""Optimize the recorded regions of a model, and put results that beat Inductor's code by 2 % into the store.
 
-The time limit is spread by what there is to gain: a region's part of the step times how far it is above its floor. The
-largest is first; what one leaves is spread over those that follow. A kernel in DIR/kernels with the name of a region's
-file is the start for that region; else a first one is made, as for any problem.
+The time limit is distributed by potential gain: a region's share of the step times its distance to the floor. The
+region with the largest gain is first, and time that it leaves goes to the next ones. A kernel in DIR/kernels with the
+name of a region's file is the start for that region; otherwise a first kernel is made, as for any problem.
 
 Exit codes: 0 the store has something for a region, 1 all failed, 2 wrong usage, 3 nothing faster was found, 75 waiting
 for a reply (--no-wait).
@@ -46,9 +46,9 @@ EXAMPLES = (
 POSITIONAL = ("recorded",)
 VERBOSE = True
 FAILED = "failed"
-"""The result of a region; why is among the warnings."""
+"""The result of a failed region; the warnings have the reason."""
 LEAST_TO_GAIN = 0.002
-"""Part of a step below which a region is left as it is."""
+"""Potential gain, as a share of a step, below which a region is skipped."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,11 +80,11 @@ class RegionJob:
     file: ProblemFile
     settings: SessionSettings
     start: Path | None
-    """The kernel that somebody put beside it; None if a first one is made."""
+    """The user's kernel for the region; None if a first kernel is made."""
 
     @property
     def in_words(self) -> str:
-        """Its file, and the start, for a plan that is shown."""
+        """Its file and the start, for `--dry-run`."""
         return str(self.file.path) if self.start is None else f"{self.file.path}, from {self.start}"
 
 
@@ -104,16 +104,16 @@ class Plan(command.Plan):
 
 
 class Result(result.Result):
-    """What was found for each region, the one with the most to gain first."""
+    """The result for each region, the one with the most to gain first."""
 
     regions: tuple[dict[str, Any], ...]
-    """Region, share of the step, headroom, seconds that were given, what came of it, and the entry."""
+    """Region, share of the step, headroom, allotted seconds, outcome, and the entry."""
     failed: tuple[str, ...]
     """Regions that could not be measured or optimized, with reasons."""
 
     @property
     def entries(self) -> int:
-        """How many regions the store has something for."""
+        """Number of regions with an entry in the store."""
         return sum(bool(row["entry"]) for row in self.regions)
 
     @property
@@ -211,16 +211,16 @@ def _ranked(plan: Plan, emit: Emit, failed: list[str]) -> list[SlowProblem]:
 
 
 def _given(deadline: Deadline, row: SlowProblem, left: list[SlowProblem]) -> float:
-    """Return a region's part of the seconds that remain, among those that have not had theirs."""
+    """Return a region's share of the remaining seconds."""
     total = sum(item.to_gain for item in left if item.to_gain >= LEAST_TO_GAIN)
     return (deadline.remaining() or 0.0) * row.to_gain / total if total else 0.0
 
 
 def _optimized(job: RegionJob, optimizer: KernelOptimizer, plan: Plan, emit: Emit, failed: list[str]) -> dict[str, Any]:
-    """Optimize a region, and put what is found into the store. What fails costs this region only."""
+    """Optimize a region, and put the result into the store. A failure affects only this region."""
     try:
         found = optimizer.job(str(job.start or job.file.path))
-        found = replace(found, first=True)  # what is found replaces torch.compile's code
+        found = replace(found, first=True)  # the result replaces torch.compile's code
         journal = optimizer.results.journal_path(found.problem, found.backend)
         done = earlier_summary(journal, found, optimizer.target(found)) if plan.resume else None
         if done is not None:

@@ -88,7 +88,7 @@ class Result(EvaluationResult, JobResult):
 
     @result.computed
     def kernel_profile(self) -> KernelProfile | None:
-        """The kernels of one call in a profiler. Most fields are unknown on a CPU."""
+        """The kernels that a profiler saw in one call. Most fields are unknown on a CPU."""
         return self.evaluation.kernel_profile
 
     @result.computed

@@ -1,6 +1,6 @@
 """Write one HTML page about a run of 'optimize': metrics, plots, and each turn with its prompts, tools and changes.
 
-A folder with several runs gets a page for each, and one that lists them. A record of `kernelwright model` gets a page
+A folder with several runs gets a page for each and an index. A record of `kernelwright model` gets a page
 with the model's step as a bar of regions, before and after.
 
 Exit codes: 0 written, 2 wrong usage.
@@ -227,7 +227,7 @@ def batch_page(runs: Sequence[BatchRun], unreadable: Iterable[str] = ()) -> str:
 
 
 def _render(template: str, **values: Any) -> str:
-    """A page. Every text of a run is escaped: models and kernels wrote it."""
+    """Render a page. All texts of a run are escaped, since models and kernels wrote them."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 

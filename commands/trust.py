@@ -1,8 +1,8 @@
-"""Let a project's own files set every option, as they set them now.
+"""Trust the current settings in a project's own files.
 
-A project's files may be someone else's. Until you trust it, its kernelwright.toml and pyproject.toml may not set the
-model, where keys go, the sandbox, limits, the folder of the server, code that runs, what counts as a proof, or a path
-outside. A project whose file changes one of these has to be trusted again.
+A project's files may be someone else's. Until you trust a project, its kernelwright.toml and pyproject.toml may not set
+the model, the receivers of keys, the sandbox, limits, the server's folder, code that runs, the required proof, or a
+path outside the project. If one of these settings changes, the project must be trusted again.
 
 Exit codes: 0 done, 1 there is nothing to trust or to remove, 2 wrong usage.
 """
@@ -30,14 +30,16 @@ POSITIONAL = ("project",)
 
 @dataclass(frozen=True, kw_only=True)
 class Options(BaseOptions):
-    """Let a project's own files set every option, as they set them now."""
+    """Trust the current settings in a project's own files."""
 
     project: Path | None = field(
         default=None,
         kw_only=False,
         metadata=described("The folder of a kernelwright.toml, or of a pyproject.toml.", metavar="DIR"),
     )
-    list: bool = option(False, "List the trusted projects, as without a DIR; say what has changed.", settable=False)
+    list: bool = option(
+        False, "List the trusted projects and their changed settings, as without a DIR.", settable=False
+    )
     remove: bool = option(False, "Stop trusting the project.", settable=False)
 
     def check(self) -> None:
@@ -46,7 +48,7 @@ class Options(BaseOptions):
         if self.list and (self.remove or self.project is not None):
             raise OptionError("--list takes neither DIR nor --remove", "leave one of them out")
         if self.project is None and self.remove:
-            raise OptionError("--remove needs a DIR", "`kernelwright trust --list` shows which there are")
+            raise OptionError("--remove needs a DIR", "`kernelwright trust --list` shows the trusted projects")
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class Result(result.Result):
 
     @property
     def exit_code(self) -> int:
-        """1 where there was nothing to trust or to remove."""
+        """1 if there was nothing to trust or to remove."""
         return 0 if self.done else 1
 
     def lines(self) -> Iterator[str]:
@@ -97,7 +99,7 @@ def plan(options: Options, runtime: Runtime) -> Plan:
 
 
 def run(plan: Plan, emit: Emit) -> Result:
-    """Trust it, or no longer, or list all."""
+    """Trust the project, stop trusting it, or list all."""
     project, known = plan.project, TrustedProjects()
     if project is None:
         return _listed(known.all())

@@ -1,4 +1,4 @@
-"""The archive of what runs of this installation learned. It outlives their results folders."""
+"""The archive of this installation's runs. It outlives their results folders."""
 
 from __future__ import annotations
 

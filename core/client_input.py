@@ -11,16 +11,16 @@ import threading
 from collections.abc import Iterator
 
 PARENT_S = 0.5
-"""How often it is looked whether the client, which started this process, still lives."""
+"""Seconds between checks whether the client, which started this process, is still alive."""
 _STDIN = 0
 
 
 @contextlib.contextmanager
 def client_input() -> Iterator[None]:
-    """Within the block standard input is what the client sends.
+    """Within the block, standard input has the client's data.
 
-    It ends when the client closes it, when the client has ended, at Ctrl-C, and with the block: a thread that waits for
-    more would keep a process that was told to end. Only for the main thread.
+    It ends when the client closes it, when the client has ended, at Ctrl-C, and with the block: a thread waiting for
+    more would keep the process from ending. Only for the main thread.
     """
     try:
         source = os.dup(_STDIN)

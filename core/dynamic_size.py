@@ -1,8 +1,8 @@
-"""Sizes that are free within a range: polynomials of one size of a problem, which kernels get as an argument.
+"""Sizes that are free within a range: polynomials in one size of a problem, which kernels get as an argument.
 
-A `DynamicSize` stands where a whole number stands in an `OperatorGraph`. Its text is an expression over the argument.
-Comparisons hold for the whole range, or raise `UndecidedSizeError`: what is written from a graph with such sizes
-depends on no single value. It does not turn into an `int` by itself; `typical` and `largest` say which number is meant.
+A `DynamicSize` takes the place of an integer in an `OperatorGraph`. Its text is an expression over the argument.
+Comparisons hold for the whole range, or raise `UndecidedSizeError`, so kernels written from such a graph depend on no
+single value. It does not convert to `int` implicitly; use `typical` or `largest`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _RANGE = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(\d+)\s*\.\.\s*(\d+)\s*")
 
 
 class UndecidedSizeError(Exception):
-    """What is asked of a size depends on its value; the text says what."""
+    """A comparison or quotient depends on the value of a size; the message says which."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class FreeSize:
 
     @classmethod
     def of(cls, text: str, option: str) -> FreeSize:
-        """Return the range that an option's text is. Raises `OptionError`, which names the option, for another text."""
+        """Parse the range in an option's value. Raises `OptionError` with the option's name for an invalid one."""
         match = _RANGE.fullmatch(text)
         low, high = (int(match[2]), int(match[3])) if match else (0, 0)
         if match is None or not 1 <= low <= high:

@@ -58,9 +58,10 @@ def allowed_environment(environment: Mapping[str, str], asked_by: str = "") -> d
 
 
 def named_variables(asked: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that the user names for a function's package: 'NAME', as it is set here, or 'NAME=VALUE'.
+    """Return the variables that the user names for a function's package: 'NAME' with its current value, or
+    'NAME=VALUE'.
 
-    Raises `OptionError` for one that is not set, or that an untrusted process must not have.
+    Raises `OptionError` for a variable that is not set, or that an untrusted process must not have.
     """
     found = {}
     for item in asked:

@@ -30,9 +30,9 @@ def hold(file: BinaryIO | FileIO, path: Path, advice: str) -> None:
 
 
 class OwnFolder:
-    """A new folder in the temporary one, in which a lock shows that its process lives.
+    """A new folder in the temporary folder, with a lock that shows that its process is alive.
 
-    Where that was killed, `is_abandoned` tells another process that it may be removed.
+    If the process was killed, `is_abandoned` tells other processes that they may remove the folder.
     """
 
     def __init__(self, prefix: str) -> None:
@@ -43,7 +43,7 @@ class OwnFolder:
         hidden.rename(self.path / OWNER)  # never seen unlocked
 
     def close(self) -> None:
-        """Let go of the folder, once it is removed."""
+        """Release the lock, after the folder was removed."""
         self._lock.close()
 
 

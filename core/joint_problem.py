@@ -25,7 +25,7 @@ class JointProblem(TorchProblem):
     members: Mapping[str, TorchProblem] = field(default_factory=dict)
     """The problem at each workload, by name."""
     free: FreeSize | None = None
-    """The size in whose range the workloads are, where kernels are to be right in all of it."""
+    """The free size, if kernels must be correct in its whole range, from which the workloads are."""
 
     @classmethod
     def of_all(cls, problem: TorchProblem, most: int | None = None) -> TorchProblem:
@@ -44,7 +44,7 @@ class JointProblem(TorchProblem):
     def in_range(cls, problem: TorchProblem, free: FreeSize, count: int = 5) -> JointProblem:
         """Return the problem at `count` values of a range, each about the same ratio from the next, both ends included.
 
-        Its other sizes are those that the problem has. Raises `ProblemError` for a constant that it has not.
+        Other sizes stay. Raises `ProblemError` for a constant that the problem does not have.
         """
         ratio = (free.high / free.low) ** (1 / (count - 1))
         between = {1 << round(math.log2(free.low * ratio**place)) for place in range(1, count - 1)}

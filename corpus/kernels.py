@@ -93,7 +93,7 @@ def find_kernel(reference: str, backend: str, dataset: Path | None = None) -> Ke
 
 
 def _problem_of(path: Path, source: str) -> str:
-    """Return the problem that a kernel file solves: from its header, else from its name."""
+    """Return the problem that a kernel file solves: from its header, otherwise from its name."""
     header = _HEADER.search(source)
     if header:
         return header[1]

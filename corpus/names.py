@@ -20,7 +20,7 @@ def problem_id(level: int | str, number: int | str) -> str:
 
 
 def parse_id(reference: str) -> str | None:
-    """Return the id in `level2/2_10.py`, `2_10` or `2_10_optimized_1.2x.py`, or None when there is none."""
+    """Return the id in `level2/2_10.py`, `2_10` or `2_10_optimized_1.2x.py`, or None."""
     parts = Path(reference.removesuffix(".py")).parts[-2:]
     folder = parts[-2] if len(parts) == 2 and re.fullmatch(r"level\d+", parts[-2]) else None
     match = _SHORT.fullmatch(parts[-1]) if parts else None
@@ -44,7 +44,9 @@ def is_file(path: Path) -> bool:
 
 
 def is_folder(path: Path) -> bool:
-    """Return whether the path is a folder that can be seen; False where `is_file` is, too."""
+    """Return whether the path is a visible folder; False in the cases in which `is_file` returns False instead of
+    raising.
+    """
     try:
         return path.is_dir()
     except OSError:

@@ -14,7 +14,7 @@ SHIPPED = Path(__file__).parent / "problems"
 ATTENTION = SHIPPED / "attention" / "attention.py"
 """Belongs to no level of KernelBench, as the operators of engines."""
 DECODING = "attention/decoding"
-"""Its id."""
+"""Id of the problem of decoding."""
 _DATASETS = "give a KernelBench checkout, or a flashinfer-trace dataset, which has a folder definitions"
 
 

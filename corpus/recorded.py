@@ -46,7 +46,7 @@ class DefinitionFile:
         return self.id
 
     def read(self) -> TorchProblem:
-        """Read its Workloads; raises `ProblemError` for one that is broken, or where there are none."""
+        """Read its Workloads. Raises `ProblemError` for a broken one, or if there are none."""
         return recorded_problem(self.dataset, self.id)
 
 

@@ -1,4 +1,4 @@
-"""From verified results to what is written of an operator: the way into this package for other code.
+"""Turns verified results into the description of an operator's package: the entry to this package for other code.
 
 deployment = assembled("mylib::swiglu", [measured_kernel(path, kernel, problem)])
 checks = write(deployment, folder)

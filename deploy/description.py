@@ -1,4 +1,4 @@
-"""What an operator takes and returns, found by tracing its reference in a sandbox."""
+"""Arguments and results of an operator, found by tracing its reference in a sandbox."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PROGRAM = Path(__file__).with_name("description_program.py")
 
 @dataclass(frozen=True)
 class OperatorDescription:
-    """What a kernel and its reference take, return and need, at one set of sizes."""
+    """Arguments, results and needs of a kernel and its reference, at one set of sizes."""
 
     names: tuple[str, ...]
     """The operator's arguments: inputs, then weights."""
@@ -95,7 +95,7 @@ class OperatorDescription:
 
     @property
     def signature(self) -> tuple[Any, ...]:
-        """What all kernels of an operator have in common."""
+        """The common part of all kernels of an operator."""
         return self.names, self.weights, self.types, self.outputs, self.returns_tuple
 
     @property

@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def described(number: int, item: dict[str, Any]) -> dict[str, Any]:
-    """Return what is to be known of one kernel and its reference at its sizes."""
+    """Return the description of one kernel and its reference at its sizes."""
     import torch
 
     problem = loaded(f"reference_{number}", item["reference"], item["sizes"])
@@ -92,7 +92,7 @@ def called(problem: ModuleType) -> dict[str, Any]:
 
 
 def names_of(model: Any, count: int) -> list[str]:
-    """Return the names of forward's arguments; x0, x1, ... where it has none."""
+    """Return the names of forward's arguments; x0, x1, ... for unnamed ones."""
     parameters = list(inspect.signature(model.forward).parameters.values())[1:]
     plain_kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     names = [item.name for item in parameters if item.kind in plain_kinds]

@@ -17,7 +17,7 @@ _READS = {
     "dlpack", "from_dlpack", "to_dlpack", "__dlpack__", "__array__", "load_inline", "cpp_extension",
     "torch_function", "adapter",
 }  # fmt: skip
-"""Names of what reads memory, or where it is, or calls a kernel so that no recorder sees it."""
+"""Names of functions that read memory or its address, or call a kernel so that no recorder sees it."""
 _SEEN = {
     "__future__", "abc", "collections", "contextlib", "dataclasses", "enum", "functools", "itertools", "math",
     "operator", "platform", "tilelang", "torch", "triton", "typing",

@@ -122,7 +122,7 @@ def measured_kernel(path: Path, kernel: PythonKernel, problem: TorchProblem) -> 
 
 
 def common_licence(kernels: Sequence[MeasuredKernel], given: str | None) -> str:
-    """Return the package's licence: the given one, or the one that all files with one state; '' if none does.
+    """Return the package's licence: the given one, or the one in all files that state a licence; '' if none does.
 
     Raises `KernelError` for several without a given one, and for a given one that does not name what a file states.
     """

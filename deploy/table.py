@@ -27,7 +27,7 @@ class Entry:
     """One kernel of the table."""
 
     name: str
-    """Its module's name."""
+    """Name of the kernel's module."""
     measured: MeasuredKernel
     description: OperatorDescription
     serves: FreeSize | None

@@ -31,7 +31,7 @@ _MODULES = Path(__file__).parent / "package"
 _TEMPLATES = Path(__file__).parent / "templates"
 _OLDEST_PYTHON = "3.10"
 HUB_FOLDER = Path("build", "torch-universal")
-"""Where Hugging Face's package `kernels` looks for kernels that are Python alone."""
+"""Where Hugging Face's package `kernels` looks for pure Python kernels."""
 _CHECK = """
 import json, sys
 sys.modules["kernelwright"] = None  # whoever installs the package does not have it
@@ -58,7 +58,7 @@ class EnginePlugin:
 
     engine: str
     group: str
-    """Of entry points."""
+    """Group of entry points."""
     variable: str
     """The environment variable that names the plug-ins to load."""
 
@@ -78,7 +78,7 @@ class Deployment:
     """'mylib::swiglu'."""
     entries: tuple[Entry, ...]
     licence: str
-    """SPDX identifier for the package; '' where none is stated."""
+    """SPDX identifier for the package; '' if none is stated."""
     gradients: tuple[Entry, ...] = ()
     """Kernels of the gradients."""
     layout: PackageLayout = PackageLayout.WHEEL
@@ -276,7 +276,7 @@ def _versions(entries: Sequence[Entry]) -> str:
 
 
 def checked(package: str, folder: Path) -> list[str]:
-    """Import a package in a sandbox without this one, and compare it with the reference where its device is here.
+    """Import a package in a sandbox without this one, and compare it with the reference if its device is here.
 
     Return a line for each comparison. Raises `KernelError` where it cannot be imported or is wrong.
     """

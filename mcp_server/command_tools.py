@@ -1,7 +1,7 @@
-"""Tools made of the commands that are for agents: the arguments are the options, the reply is the result's JSON.
+"""Tools made from commands for agents: the arguments are the options, the reply is the result's JSON.
 
-The server alone sets what decides on trust, devices and folders; trials and seconds are within its limits. A command
-with the option `results` leaves a run.
+Only the server sets options for trust, devices and folders; trials and seconds are within its limits. A command with
+the option `results` leaves a run.
 """
 
 from __future__ import annotations

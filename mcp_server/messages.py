@@ -41,7 +41,7 @@ class Done(_Message):
 
 
 class Refused(_Message):
-    """A mistake of the caller's: the parts of a `KernelwrightError`."""
+    """A usage error of the caller: the parts of a `KernelwrightError`."""
 
     kind: Literal["refused"] = "refused"
     message: str
@@ -49,7 +49,7 @@ class Refused(_Message):
 
 
 class Broken(_Message):
-    """A mistake of ours."""
+    """A bug of kernelwright."""
 
     kind: Literal["broken"] = "broken"
     text: str
@@ -69,9 +69,9 @@ class JobRequest(_Message):
 
 
 def in_words_of_tools(text: str, options: Container[str]) -> str:
-    """Return a text of a command with its options, and commands that are tools, named as tools name them.
+    """Return a command's message with options, and commands that are tools, under the tools' names.
 
-    --workload tiny becomes `workload` tiny; flags that are no arguments stay, and so do commands with flags.
+    --workload tiny becomes `workload` tiny; other flags stay, and so do commands with flags.
     """
     parts = _SPAN.split(text)  # every second one is code
     quoted = [_quoted(part[1:-1], options) for part in parts[1::2]]

@@ -16,7 +16,7 @@ _SET_BY_SERVER = ("device", "results", "resume", *TRIALS, *SECONDS)
 
 
 def offered_options(command: Command) -> list[dataclasses.Field[Any]]:
-    """Return the options that a client may set as they are. The server alone sets those for trust and machines."""
+    """Return the options that a client may set unchanged. Only the server sets those for trust and machines."""
     named = command.declared.agents
     found = []
     for field in dataclasses.fields(command.options):

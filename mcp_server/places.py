@@ -1,4 +1,4 @@
-"""The folder of a server: every path of a call must be in it, and so are the runs that tools leave."""
+"""The folder of a server: it contains every path of a call, and the runs of tools."""
 
 from __future__ import annotations
 

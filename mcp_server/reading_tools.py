@@ -36,17 +36,17 @@ class Example(Page):
     bottleneck: str
     """That of the kernel before: memory, compute, parallelism or algorithm."""
     techniques: list[str]
-    """Those that the kernel after uses and the one before does not."""
+    """Techniques that the second kernel uses and the first does not."""
     gain: str
     """The measured speedup with its device; empty where it was not measured."""
     why: str
-    """Why it was found."""
+    """Reasons for its rank."""
     text: str
-    """Symptom, cause and change, with both kernels or what changed in them; Markdown."""
+    """Symptom, cause and change, with both kernels or their diff; Markdown."""
 
     @classmethod
     def of(cls, hit: Hit, text: str) -> Example:
-        """What was found."""
+        """Return the example of a hit."""
         example = hit.example
         return cls(
             name=example.slug,

@@ -194,7 +194,7 @@ def _malformed(error: Exception) -> JSONRPCError:
 
 
 def security(address: str, port: int, origins: Sequence[str]) -> TransportSecuritySettings:
-    """Which pages of a browser may call: the server's own address, and what the user names."""
+    """The web pages that may call: the server's own address, and those that the user names."""
     places = [f"{host}:{port}" for host in (address, "localhost")]
     own = [f"http://{place}" for place in places]
     return TransportSecuritySettings(allowed_hosts=places, allowed_origins=[*own, *origins])

@@ -82,7 +82,7 @@ def _end_with_input(over: threading.Event) -> None:
 
 
 def do(name: str, given: Mapping[str, Any], wire: Wire) -> Done:
-    """Do a command; `given` has its options, the kernel as it was named, the run, and the server's folder."""
+    """Run a command; `given` has its options, the kernel's name in the call, the run, and the server's folder."""
     command = find_command(name)
     with Runtime(Steps(wire).emit) as runtime:
         result = command.call(command.options(**given["options"]), runtime)

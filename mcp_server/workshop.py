@@ -28,7 +28,7 @@ from .places import Root, Runs
 FINISH_S = 120.0
 """Extra seconds for a call to finish its last comparison and files."""
 BEAT_S = 10.0
-"""Clients give a silent call up, by default after a minute."""
+"""Seconds between progress reports; by default clients give up a silent call after a minute."""
 
 Report = Callable[[float, float | None, str], Awaitable[None]]
 """A function of the progress, its total if known, and a line of text."""
@@ -128,7 +128,7 @@ class ProgressReporter:
         self._report = report
         self._step = JobStep(done=0, total=None, text="")
         self._lines = 0
-        """Told since the last step was over."""
+        """Lines since the last step ended."""
         self._since = anyio.current_time()
 
     async def tell(self, step: JobStep) -> None:
@@ -156,7 +156,7 @@ class JobFailedError(Exception):
 
 
 class JobTimeoutError(Exception):
-    """A job was ended, since its seconds were over."""
+    """A job reached its time limit."""
 
 
 async def run_job(request: JobRequest, seconds: float, tell: Callable[[JobStep], Awaitable[None]]) -> Done:

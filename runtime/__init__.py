@@ -1,1 +1,1 @@
-"""The base of commands: the form of a command, and what opens devices, jobs and evaluators."""
+"""The base of commands: the definition of a command, and functions that open devices, jobs and evaluators."""

@@ -1,6 +1,6 @@
-"""What earlier runs learned: the archive, with those of a results folder, and the worked examples.
+"""Earlier runs: the archive together with the runs of a results folder, and the worked examples.
 
-Examples are the shipped ones, the user's own, and what earlier runs have found.
+Examples are the shipped ones, the user's own, and improvements that earlier runs have found.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class EarlierRuns:
 
 
 def provenance(folder: Path, imported: bool = False, project: str = "") -> Provenance:
-    """Return where a record comes from that enters the archive now."""
+    """Return the origin of a record that enters the archive now."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container's user may have no name
@@ -131,7 +131,7 @@ def provenance(folder: Path, imported: bool = False, project: str = "") -> Prove
 
 
 def malformed(path: Path, error: BaseException) -> str:
-    """Return what is said of a file with the records of no run."""
+    """Return the message for a file that is not a run's journal."""
     return f"{path} is not a run's journal ({type(error).__name__}: {error})"
 
 
@@ -156,9 +156,9 @@ def _identity(path: Path) -> str | None:
 
 
 class Examples:
-    """Searched by meaning and by words.
+    """The worked examples, searched by meaning and by words.
 
-    Loaded when they are first asked for: the embedding model takes seconds, and a resumed run may need none of it.
+    They are loaded at the first search: the embedding model takes seconds, and a resumed run may not need it.
     """
 
     def __init__(self, earlier: EarlierRuns, own: Path, note: Callable[[str], None]) -> None:

@@ -143,7 +143,7 @@ class ScheduleOptimizer:
         return ScheduleSpace(lambda tiles: attention_graph(self.shape, tiles, rates), tiles)
 
     def _name(self) -> str:
-        """A name that the same problem always gets, so that a search resumes."""
+        """Name of the problem's folder, always the same, so that a search can resume."""
         s, kind = self.shape, self.config.dtype.value
         sizes = f"b{s.batch}_h{s.heads}_kv{s.kv_heads}_q{s.seq_len_q}_k{s.seq_len_k}_d{s.head_dim}_v{s.head_dim_kv}"
         causal = "_causal" if s.causal else ""
@@ -167,7 +167,7 @@ class ScheduleOptimizer:
         return self._run(config, config.on_event or (log_trials if verbose else ignore))
 
     def run(self, emit: Emit) -> ScheduleResult:
-        """Search as `optimize` does, and tell of it."""
+        """Search as `optimize` does, and report events."""
         return self._run(self.config, emit)
 
     def _run(self, config: AttentionConfig, emit: Emit) -> ScheduleResult:
@@ -275,7 +275,7 @@ class ScheduleOptimizer:
         return RandomKeys(chosen, self.space, config.seed, first)
 
     def _changed(self, start: Config) -> list[Config]:
-        """Return the start with those changes that no schedule of the model leads to."""
+        """Return the start with each change that no schedule of the model leads to."""
         changed = (Config({**start, **change}) for change in self.shape.first_changes())
         return [config for config in changed if config in self.space]
 
@@ -290,7 +290,7 @@ class ScheduleOptimizer:
         }  # fmt: skip
         problem = find_problem(str(PROBLEM)).read().resized("given", sizes)
         if config.simulate:
-            # Times at other rates cannot be compared: as if they were another device's.
+            # Times at different rates cannot be compared, so they count as another device's.
             return Job(kernel, problem, CPU, str(KERNEL), where=f"simulated at {self.rates}"), CPU
         device = choose_device(config.device)
         config.check_device(device)
@@ -300,7 +300,7 @@ class ScheduleOptimizer:
 
 
 def _beside_cudnn(evaluator: Evaluator, job: Job, best: Evaluation, emit: Emit) -> Evaluation | None:
-    """Return the best schedule timed interleaved with cuDNN's attention; None where cuDNN refuses the problem."""
+    """Return the best schedule timed interleaved with cuDNN's attention; None if cuDNN refuses the problem."""
     try:
         problem = problem_by(Library.CUDNN, TorchProblem.of(job.problem))
         (found,) = evaluator.compare(problem, job.kernel, [Config(best.config)])
@@ -324,7 +324,7 @@ def _evaluator(optimizer: ScheduleOptimizer, config: AttentionConfig, device: st
 def tune_attention(config: AttentionConfig) -> tuple[dict[str, int], float]:
     """Search schedules of the attention kernel; return the best schedule and its latency in seconds.
 
-    The schedule has a cycle for each operation. Raises `OptionError` where no schedule was correct.
+    The schedule has a cycle for each operation. Raises `OptionError` if no schedule was correct.
     """
     result = ScheduleOptimizer(config).optimize()
     if result.best is None:
@@ -334,7 +334,7 @@ def tune_attention(config: AttentionConfig) -> tuple[dict[str, int], float]:
 
 
 def _keep_in_step(folder: TuningFolder, simulated: bool, emit: Emit, event: Event) -> None:
-    """Write a trial into the folder, and pass the event on.
+    """Write a trial to the folder, and forward the event.
 
     Finalists of a simulation are skipped: nothing is measured.
     """

@@ -35,7 +35,7 @@ class ScheduleResult:
     found: Found
     folder: TuningFolder
     beside_cudnn: Evaluation | None = None
-    """The best schedule with cuDNN's attention as reference, timed interleaved; None where they were not compared."""
+    """The best schedule with cuDNN's attention as reference, timed interleaved; None if they were not compared."""
 
     @property
     def times_cudnn(self) -> float | None:
@@ -52,7 +52,9 @@ class ScheduleResult:
 
     @property
     def faster(self) -> bool:
-        """Whether the winner is significantly faster than the kernel's own schedule, or that could not be measured."""
+        """Whether the winner is significantly faster than the kernel's own schedule, or the latter could not be
+        measured.
+        """
         best = self.best
         if best is None or not best.ok or self.job.kernel.bind(best.config).digest == self.job.kernel.digest:
             return False

@@ -1,11 +1,11 @@
 """A command is a module with `Options`, `Plan`, `Result`, `plan(options, runtime)` and `run(plan, emit)`.
 
-`plan` reads every option, and raises every mistake before anything starts. `run` sees no options. The module's
-docstring is the command's help; the list of commands shows its first line. From such a module come the command line
-with help and completion, the Python function, the MCP tool, JSON and what configurations may set. Optional names are
-those of `Declared`.
+`plan` reads every option, and raises all usage errors before anything starts. `run` sees no options. The module's
+docstring is the command's help; the list of commands shows its first line. The command line with help and completion,
+the Python function, the MCP tool, JSON and the keys of configurations are derived from the module. `Declared` lists its
+optional names.
 
-Modules of `commands/` are found by themselves, and those of other packages by entry points of the group
+Modules of `commands/` are found automatically, and those of other packages by entry points of the group
 `kernelwright.commands`: the entry's name is the command's, with spaces for a group ('tune kernel').
 """
 
@@ -54,7 +54,7 @@ def search_code(verified: bool, faster: bool) -> int:
 
 @dataclass(frozen=True)
 class Plan:
-    """All that a run needs. Derive a frozen data class from it."""
+    """Everything that a run needs. Derive a frozen data class from it."""
 
     @classmethod
     def of(cls, options: Options, **own: Any) -> Self:
@@ -70,7 +70,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Declared:
-    """What a command's module declares, there in capitals: `EXAMPLES`, `POSITIONAL` ..., all optional."""
+    """Optional declarations of a command's module, there in capitals: `EXAMPLES`, `POSITIONAL`, ..."""
 
     examples: tuple[str, ...] = ()
     """Calls for the help, without the program's name."""
@@ -108,7 +108,7 @@ class Command:
     def help(self) -> str:
         """The docstring of the module, read from its file, since importing it may take seconds."""
         found = _docstring(self.module_name)
-        if found is None and self.point is not None:  # the commands of others are shown all the same
+        if found is None and self.point is not None:  # commands of other packages are listed anyway
             return f"(cannot be read: {self.point.value} of {package_of(self.point)})"
         assert found is not None, f"{self.module_name} has no docstring, which is its help"
         return found
@@ -148,7 +148,7 @@ class Command:
         return {**{name: more[name] for name in names}, **settable_of(self.options, without=self.declared.positional)}
 
     def plan(self, options: Any, runtime: Runtime) -> Plan:
-        """Return the plan. Raises `KernelwrightError` for every mistake of the user."""
+        """Return the plan. Raises `KernelwrightError` for usage errors."""
         plan: Plan = self.module.plan(options, runtime)
         return plan
 
@@ -171,12 +171,12 @@ def find_commands() -> list[Command]:
 
 
 def command_named(name: str) -> Command | None:
-    """Return the command of a name as Python has it ('tune_gemm'); None where there is none."""
+    """Return the command with a Python name ('tune_gemm'), or None."""
     return next((command for command in find_commands() if command.name == name), None)
 
 
 def find_command(name: str) -> Command:
-    """Return the command of a name that there is."""
+    """Return the command with a Python name, which must exist."""
     command = command_named(name)
     assert command is not None, name
     return command
@@ -210,7 +210,7 @@ def _modules_of(name: str, folders: Iterable[str], path: tuple[str, ...]) -> Ite
 
 
 def _spec(module: str) -> ModuleSpec | None:
-    """Return where a module is; unlike `find_spec` this imports none of the packages that it is in."""
+    """Return the spec of a module; unlike `find_spec`, this does not import its parent packages."""
     spec: ModuleSpec | None = None
     parts = module.split(".")
     for length in range(1, len(parts) + 1):

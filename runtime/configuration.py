@@ -1,9 +1,9 @@
 """Options from the environment and from files: `KERNELWRIGHT_*`, `kernelwright.toml`, `[tool.kernelwright]`, and the
 user's own `config.toml`.
 
-A project's files may be someone else's: their settings that `needs_trust` names count only if the user trusts the
-project (`trusted_projects`). The keys are the fields of the option classes, by their Python names. There is no list of
-them here: a command knows its options, and tables are named after the commands.
+A project's files may be someone else's: settings for which `Setting.needs_trust` holds count only if the user trusts
+the project (`trusted_projects`). Keys are the Python names of the option classes' fields, and tables are named after
+commands, so there is no list of them here.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ OTHER_VARIABLES = frozenset(
 )
 """Variables that are no options of commands."""
 TAKEN = {"KERNELWRIGHT_ARCHIVE"}
-"""Variables that mean something else than the option of their name; that option's command makes its own unambiguous."""
+"""Variables with another meaning than the option of their name, which needs the command in its variable."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A value as it was written, and where."""
+    """A value as written, and its source."""
 
     written: Any
     key: str
@@ -81,7 +81,7 @@ class Setting:
         return details_of(option).trusted or (_of_paths(kind) and not self._within())
 
     def _within(self) -> bool:
-        """Whether all of its paths lie in the project, links followed; a text may be one path, or several."""
+        """Whether all of its paths lie in the project, with links followed; a string may hold several paths."""
         text = [self.written, *self.written.split(",")] if isinstance(self.written, str) else self.written
         here = self.folder.resolve()
         try:
@@ -91,7 +91,7 @@ class Setting:
             return False
 
     def value_for(self, field: Field[Any], kind: Any) -> Any:
-        """The value as the option's type wants it; raises `OptionError`, which names file and key, if it cannot be."""
+        """Convert the value to the option's type. Raises `OptionError` with file and key if that fails."""
         kind, given = _without_none(kind), self.written
         if typing.get_origin(kind) is tuple and not isinstance(given, list):
             given = [part.strip() for part in given.split(",") if part.strip()] if isinstance(given, str) else [given]
@@ -159,7 +159,7 @@ class Table:
         return None
 
     def settings(self, command: CommandPath = ()) -> Iterator[tuple[CommandPath, Setting]]:
-        """All that is set in the file, each with the command, or the group of commands, that it is set for."""
+        """All settings in the file, each with its command or group of commands."""
         content: Any = self.content
         for part in command:
             content = content[part]
@@ -184,8 +184,8 @@ def variable(names: Sequence[str]) -> str:
 def unknown_variables(variables: Iterable[str], command: CommandPath, names: Iterable[str]) -> Iterator[str]:
     """Yield a line for each `KERNELWRIGHT_*` that nothing reads, with the nearest name.
 
-    `names` are the options of the command that runs: others are looked up, for which all modules of commands are
-    imported, where a variable is none of its own. Nothing is said where another package's command is broken.
+    `names` are the options of the running command. Only for other variables are all modules of commands imported.
+    Nothing is reported if another package's command is broken.
     """
     found = {name for name in variables if name.startswith(PREFIX)} - OTHER_VARIABLES - _variables_of(command, names)
     if not found:
@@ -208,7 +208,7 @@ def _variables_of(command: CommandPath, names: Iterable[str]) -> set[str]:
 def sources() -> list[OptionSource]:
     """All sources, the one that counts most first. Raises `OptionError` for a file that is not TOML, or an unknown key.
 
-    Of each kind of a project's files the nearest one counts, in the current folder or above it.
+    For each kind of project file, the nearest one in the current folder or above counts.
     """
     tables = [*_nearest(Path.cwd(), FILE), *_nearest(Path.cwd(), PYPROJECT)]
     own = _read(config_folder() / OWN_FILE)
@@ -225,7 +225,7 @@ def tables_in(folder: Path) -> list[Table]:
 
 
 def shown(value: Any) -> str:
-    """A value as a file has it, in a line: whatever it holds, a terminal is not moved by it."""
+    """A value as written in a file, on one line, without control characters."""
     text = repr(value)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
@@ -291,7 +291,7 @@ def _read(path: Path, mention: str = "") -> dict[str, Any] | None:
 
 
 def _of_paths(kind: Any) -> bool:
-    """Whether an option holds paths: `Path`, `Path | None`, `tuple[Path, ...]`."""
+    """Whether an option's type holds paths: `Path`, `Path | None`, `tuple[Path, ...]`."""
     return kind is Path or any(_of_paths(value) for value in typing.get_args(kind))
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def cuda_devices() -> int:
     """Return the number of GPUs that torch calls CUDA devices: NVIDIA's, or AMD's in a ROCm build.
 
-    Drivers say it, since torch takes a second to import.
+    The number comes from drivers, since importing torch takes a second.
     """
     support = present()
     return support.count() if support is not None else 0
@@ -59,7 +59,7 @@ def _number(device: str) -> int:
 
 
 def device_of(name: str) -> Device:
-    """Return the device as files and estimates know it. A CPU has the limits of an H200, for checks of files."""
+    """Return the device for files and estimates. A CPU has the limits of an H200, for checks of files."""
     from ..tuners.gemm.device import H200_LIMITS, Device  # with it comes numpy, which few commands need
 
     if name == CPU:

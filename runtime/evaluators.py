@@ -53,8 +53,8 @@ def search_evaluator(
 ) -> Searcher:
     """An evaluator for many configs: `compilers` processes per device work ahead of it, by default a fair share.
 
-    On a GPU, where the next choice depends on what is known, fewer configs are under way at once. `sampling` says when
-    the timing of a trial is precise enough. `kept` lends the processes.
+    On a GPU fewer configs are in flight if the next choice depends on results. `sampling` defines when the timing of a
+    trial is precise enough. `kept` lends the processes.
     """
     if remote is not None:
         return remote.search_evaluator(compilers, adaptive, settings)

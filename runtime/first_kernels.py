@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 ATTEMPTS = 3
 """Maximum number of kernels that a model writes until one is correct."""
 _FASTER = 0.95
-"""Of the time of structures: from here down a model's kernel has what they lack."""
+"""Share of the time of structures; a model's kernel at or below it does something that they lack."""
 INSTEAD = "write a kernel file for it (`kernelwright docs kernels`), and name that"
 Writing = contextlib.AbstractContextManager["FirstKernelWriter"]
 
@@ -60,7 +60,7 @@ STRUCTURES = "a cover by structures"
 
 @dataclass(frozen=True)
 class Start:
-    """One way to make a first kernel, by what makes it."""
+    """One way to make a first kernel, with a description of its maker."""
 
     name: str
     make: Callable[[], Variants]
@@ -76,10 +76,10 @@ class OpenProblem:
 
 
 def open_problem(options: ProblemOptions, reference: str, device: str, model: bool) -> OpenProblem | None:
-    """Return the problem that a reference names, at the requested sizes, where there is no kernel for it; else None.
+    """Return the problem that a reference names, at the requested sizes, if there is no kernel for it; otherwise None.
 
     `model` says whether a language model can write a kernel. Raises `KernelError` for a reference that names neither
-    kernel nor problem, and `OptionError` where no first kernel can be made.
+    kernel nor problem, and `OptionError` if no first kernel can be made.
     """
     if is_function(reference):
         return None
@@ -107,8 +107,8 @@ def first_kernels_of(
 ) -> list[Kernel]:
     """Make the two best first kernels of a problem, the fastest first, and write them; the first one to `path`.
 
-    A resumed run reads them there. `writing` opens a language model's writer. Raises `KernelError`, with the reasons,
-    where no kernel comes of it.
+    A resumed run reads them there. `writing` opens a language model's writer. Raises `KernelError` with the reasons if
+    there is no kernel.
     """
     second = path.with_stem(f"{path.stem}_2")
     if resume and path.exists():
@@ -158,7 +158,7 @@ def first_kernels_of(
 
 
 def starts_for(problem: TorchProblem, evaluator: LocalEvaluator) -> list[Start]:
-    """Return the starts of a problem, those of them that call torch's library where that is allowed."""
+    """Return the starts of a problem; those that call torch's library only if that is allowed."""
     from ..agent.first_kernels import variants as of
 
     code, graph = partial(evaluator.generated_code, problem), partial(evaluator.operator_graph, problem)
@@ -188,7 +188,7 @@ def _timed(problem: TorchProblem, kernels: list[PythonKernel], evaluator: LocalE
 
 
 def _of_templates(problem: TorchProblem, evaluator: LocalEvaluator) -> Variants:
-    """Return variants of the kernel that torch.compile's templates give."""
+    """Return variants of the kernel from torch.compile's templates."""
     from ..agent.first_kernels.variants import variants_of_code
     from ..agent.first_kernels.wrapper import CONVOLUTION
 
@@ -238,8 +238,7 @@ def _of_model(
 ) -> tuple[Kernel, Evaluation] | str:
     """Return a model's first correct kernel with its evaluation, or the failure of its last one.
 
-    It sees the kernel of structures. The journal keeps the evaluations: after a resumption the model is asked the same
-    again.
+    It sees the kernel of structures. The journal keeps the evaluations, so a resumed run asks the model the same again.
     """
     known = {trial.evaluation.kernel_digest: trial.evaluation for trial in journal.of(Trial)}
     profile, why = evaluator.profile(task.problem), ""

@@ -44,7 +44,7 @@ def interruptible() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _none_lost() -> Iterator[None]:
-    """Raise a `KeyboardInterrupt` again that came in a finalizer or in a weak reference's callback.
+    """Raise a `KeyboardInterrupt` again if it came in a finalizer or in a weak reference's callback.
 
     Python only reports these. Each import has such callbacks.
     """

@@ -66,7 +66,7 @@ class Job:
     first: bool = False
     """Whether the kernel is a first kernel, made for a problem without one."""
     others: tuple[Kernel, ...] = ()
-    """Slower first kernels, which a beam expands, too."""
+    """Slower first kernels, which a beam expands too."""
 
     @property
     def label(self) -> str:
@@ -80,7 +80,7 @@ class Job:
 
     @property
     def in_words(self) -> str:
-        """'level1/1_19 at tiny, 1_19.py (triton), on cuda', for a plan that is shown."""
+        """'level1/1_19 at tiny, 1_19.py (triton), on cuda', for `--dry-run`."""
         of = f"{self.problem.id} at {self.problem.workload}"
         return f"{of}, {self.reference} ({self.backend}), on {self.where or self.device}"
 
@@ -111,7 +111,7 @@ def choose_backend(options: ProblemOptions, device: str) -> str:
 
 
 def find_job(options: ProblemOptions, reference: str, device: str, where: str = "") -> Job:
-    """Find and read the kernel and its problem; every mistake is a `KernelwrightError`.
+    """Find and read the kernel and its problem. Raises `KernelwrightError` for all usage errors.
 
     `where` names the other machines that evaluate it.
     """
@@ -140,7 +140,7 @@ def named_problem(path: Path) -> str | None:
 
 
 def find_joint_job(options: ProblemOptions, reference: str, device: str, where: str, emit: Emit) -> Job:
-    """Do the same for a search: without a workload, recorded ones are judged together, `MOST_TOGETHER` at the most."""
+    """Do the same for a search: without a workload, at most `MOST_TOGETHER` recorded ones are judged together."""
     job = find_job(options, reference, device, where)
     if options.workload is not None or not isinstance(job.problem, RecordedProblem):
         return job
@@ -211,9 +211,9 @@ def require_timed(job: Job) -> None:
 
 
 def keep(journal: Journal, turn: Turn) -> None:
-    """Write a turn down, unless the resumed run did; a turn that was cut off and is now whole is written again."""
+    """Record a turn, unless the resumed run did; a turn that was interrupted and is now complete is recorded again."""
     record = turn.record()
-    what = ("number", "lane", "attempts", "kernel", "improved")  # a resumed run spends other seconds on the same
+    what = ("number", "lane", "attempts", "kernel", "improved")  # a resumed run takes different times for the same turn
     if all(any(getattr(known, name) != getattr(record, name) for name in what) for known in journal.of(TurnRecord)):
         journal.append(record)
 

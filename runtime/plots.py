@@ -202,7 +202,7 @@ def _axes(x: str, y: str, colors: Palette) -> tuple[Any, Any]:
 
 
 def _plain_ticks(axis: Any) -> None:
-    """Numbers as people write them, at the ones, twos and fives when a range is short."""
+    """Label ticks with plain numbers, at ones, twos and fives if the range is short."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     low, high = axis.get_view_interval()

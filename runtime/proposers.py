@@ -44,7 +44,7 @@ class OpenProposer:
 
 @dataclass(frozen=True)
 class ProposerSettings:
-    """Who proposes, and what a language model is given."""
+    """The choice of the proposer, and the settings of a language model."""
 
     choice: ModelChoice
     named: bool
@@ -97,7 +97,7 @@ class Proposers:
         return self.choice.name
 
     def check(self, backend: str, transcript: Path) -> None:
-        """Check first that the model can be used. Its reply is written to `transcript`.
+        """Check that the model can be used. Its reply is written to `transcript`.
 
         Raises `ModelError` or `OptionError` when it cannot.
         """
@@ -116,7 +116,7 @@ class Proposers:
             from ..agent.rule_proposer import RuleProposer
 
             rules = RuleProposer(machine(job.device), prior=prior_of(gains or {}))
-            if job.device != CPU:  # while servers start; of a CPU the servers have all cores
+            if job.device != CPU:  # while servers start; on a CPU they need all cores
                 rules.prepare(job.kernel)
             yield OpenProposer(rules)
             return
@@ -143,7 +143,7 @@ class Proposers:
             yield FirstKernelWriter(models, self._examples(), self._settings.examples)
 
     def _examples(self) -> Examples | None:
-        """Where the worked examples come from that a model sees."""
+        """The source of the worked examples for a model."""
         settings = self._settings
         return Examples(self._earlier, settings.own_examples, notes(self._emit)) if settings.examples else None
 
@@ -183,14 +183,14 @@ def _no_model(environment: Mapping[str, str]) -> str:
 
 
 def quiet_libraries() -> None:
-    """DSPy and LiteLLM look for prices on the network at the first call, and report it when there is none.
+    """Keep DSPy and LiteLLM from looking for prices on the network, and from reporting that there is none.
 
-    LiteLLM also reads a .env above the folder that it is installed in: a project with its own .venv could lead keys
+    LiteLLM also reads a .env above the folder that it is installed in: a project with its own .venv could send keys
     elsewhere.
     """
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     os.environ.setdefault("LITELLM_MODE", "PRODUCTION")
-    # What it reports, the engine notes or raises as well.
+    # The engine itself notes or raises whatever it reports.
     logging.getLogger("dspy").setLevel(logging.CRITICAL)
 
 

@@ -1,6 +1,6 @@
-"""Results of commands: one object for Python, for `--json` and for MCP, whose schema is the model's.
+"""Results of commands: one object for Python, `--json` and MCP, whose schema is the model's.
 
-Below them are figures in words, as several results say them.
+Functions below them describe figures for several results.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 ForPython = Annotated[T, GetPydanticSchema(lambda source, handler: core_schema.any_schema()), Field(exclude=True)]
 """A field of any type that only Python gets: it is in no JSON and no schema."""
 EXPLAIN = "call explain_error for the reason and the lines around it, fix that, and evaluate again"
-"""What an agent should do next about a wrong kernel."""
+"""The next step of an agent with a wrong kernel."""
 
 if TYPE_CHECKING:
     computed = property
@@ -44,9 +44,9 @@ class Result(BaseModel):
     absent_if_empty: ClassVar[tuple[str, ...]] = ()
     """Keys that the JSON omits if the value is None or an empty text, list or mapping."""
     inlined: ClassVar[tuple[str, ...]] = ()
-    """Fields in whose place the JSON has their own keys; Python has them as attributes of the result, too."""
+    """Fields whose keys the JSON has in their place; in Python they are also attributes of the result."""
 
-    if not TYPE_CHECKING:  # a type checker is not to take any name for an attribute
+    if not TYPE_CHECKING:  # hidden from type checkers, which would accept any name as an attribute
 
         def __getattr__(self, name: str) -> Any:
             for field in () if name.startswith("_") else type(self).inlined:
@@ -185,8 +185,8 @@ def workload_lines(rows: Mapping[str, Metrics], start: Mapping[str, Metrics]) ->
 
 
 def beside_reference(evaluation: Evaluation) -> str:
-    """Return ', 1.2x [1.1, 1.3] against PyTorch's defaults (0.893 ms)' and the like, for all other baselines; and what
-    packing the weights took.
+    """Describe all other baselines, ', 1.2x [1.1, 1.3] against PyTorch's defaults (0.893 ms)', and the time of packing
+    weights.
     """
     text = ""
     for name, baseline in evaluation.baselines.items():
@@ -204,7 +204,7 @@ def library_line(evaluation: Evaluation) -> str | None:
 
 
 def sanitizer_line(evaluation: Evaluation, all_of_it: bool = False) -> str | None:
-    """'compute-sanitizer: memcheck, initcheck clean; racecheck not finished: ...'; None where nothing is to be said.
+    """'compute-sanitizer: memcheck, initcheck clean; racecheck not finished: ...', or None.
 
     Clean results are described only with `all_of_it`.
     """
@@ -244,7 +244,7 @@ def doubts_of(evaluation: Evaluation) -> list[str]:
 
 
 LONGEST_CONFIG = 72
-"""Characters of a config in a line of progress: files have it whole."""
+"""Maximum length of a config in a line of progress; files have the whole config."""
 
 
 def shortened(text: str, length: int = LONGEST_CONFIG) -> str:
@@ -267,7 +267,7 @@ def table(*columns: str, title: str | None = None, plain: bool = False) -> Table
 
 
 def file_lines(**files: Path | None) -> Iterator[str]:
-    """Yield a line for each file that there is: 'tuning spec: ...' for `tuning_spec`."""
+    """Yield a line for each file that is not None: 'tuning spec: ...' for `tuning_spec`."""
     yield from (f"{name.replace('_', ' ')}: {path}" for name, path in files.items() if path is not None)
 
 

@@ -21,18 +21,18 @@ from .options.groups import Backend, DeviceOptions, MachineOptions, ProblemOptio
 from .options.trust import TrustOptions, settings_of
 
 OpenLocal = Callable[[], LocalEvaluator]
-"""Opens the evaluator of this machine; whoever calls it closes it."""
+"""Opens the evaluator of this machine; the caller closes it."""
 OpenEvaluator = Callable[[], LocalEvaluator | RemoteEvaluator]
-"""Opens the evaluator of this machine, or of others; whoever calls it closes it."""
+"""Opens the evaluator of this or other machines; the caller closes it."""
 OpenSearcher = Callable[..., Searcher]
-"""Opens an evaluator for many configs, with a `WorkingClock` as `clock`; whoever calls it closes it."""
+"""Opens an evaluator for many configs, with a `WorkingClock` as `clock`; the caller closes it."""
 
 
 class Runtime:
     """Opens what a plan needs, and keeps it open until the end of the run.
 
-    `emit` tells of remarks and warnings while the plan is made. `kept` lends evaluators their processes, which then
-    outlive this runtime. A plan chooses its device first: with it come the other machines, where those evaluate.
+    `emit` gets remarks and warnings while the plan is made. `kept` lends evaluators their processes, which then outlive
+    this runtime. A plan must choose its device first, which also connects to other machines if they evaluate.
     """
 
     remote: RemoteWorkers | None = None
@@ -76,7 +76,7 @@ class Runtime:
         return devices
 
     def job(self, options: ProblemOptions, reference: str, device: str) -> Job:
-        """Return a kernel with its problem. Every mistake is a `KernelwrightError`."""
+        """Return a kernel with its problem. Raises `KernelwrightError` for all usage errors."""
         return find_job(options, reference, device, self.where)
 
     def joint_job(self, options: ProblemOptions, reference: str, device: str) -> Job:
@@ -105,7 +105,7 @@ class Runtime:
         compilers: int | None = None,
         sampling: Sampling | None = None,
     ) -> OpenSearcher:
-        """Return what opens an evaluator for a tuner's many configs (`search_evaluator`); options are read now."""
+        """Return a function that opens an evaluator for many configs (`search_evaluator`). Options are read now."""
         from ..tuners import catalogue  # with it comes numpy
 
         settings = settings_of(options, Settings(limits=Limits(compile_s=compile_s)))

@@ -1,7 +1,7 @@
 """Figures of kernels that a later run is compared with: a JSON file that is kept in version control.
 
-One entry per kernel, device, sizes and way of timing. Whoever writes replaces the own entries only, and keeps
-everything else, unknown fields included.
+There is one entry per kernel, device, sizes and way of timing. A writer replaces only its own entries, and keeps
+everything else, including unknown fields.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class StoredFigures:
         self._entries = self._read()
 
     def find(self, key: FigureKey) -> Figure | None:
-        """The figure of a kernel on a device; raises `OptionError` for an entry that is none."""
+        """Return the figure of a kernel on a device. Raises `OptionError` for an invalid entry."""
         entry = self._entries.get(_values_of(key.model_dump()))
         if entry is None:
             return None

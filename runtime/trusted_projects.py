@@ -1,7 +1,7 @@
 """Which projects the user trusts, and with which settings: kept in the user's own configuration folder.
 
-A project is a folder, by its real path. What is trusted are its settings as they were then, of both of its files: once
-one of those that need trust has changed, none of them counts until the user trusts the project again.
+A project is a folder, by its real path. Trust covers the current settings in both of its files: if one of those that
+need trust changes, none of them counts until the user trusts the project again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Settings = dict[str, Any]
 
 @dataclass(frozen=True)
 class TrustedProject:
-    """A project and its settings as the user has trusted them."""
+    """A project with its trusted settings."""
 
     project: str
     """The project's folder."""
@@ -72,7 +72,7 @@ class TrustedProjects:
         return sorted(filter(None, found), key=lambda trusted: trusted.project)
 
     def add(self, project: Path) -> TrustedProject:
-        """Trust a project with the settings that it has now. `OptionError` or `ResultsError` where that cannot be."""
+        """Trust a project with its current settings. Raises `OptionError` or `ResultsError` if that fails."""
         added = TrustedProject(str(project.resolve()), guarded_settings(project))
         content = json.dumps(dataclasses.asdict(added), indent=1, default=str) + "\n"
         write_whole(self._file(project), content, "the user's own configuration folder has to be writable")
@@ -165,8 +165,7 @@ def refusal(path: Path, settings: list[Setting]) -> str:
 
 
 def near(path: Path) -> str:
-    """A path as it is seen from the current folder, where it lies below; in quotes where a terminal could take it for
-    more than a name."""
+    """A path, relative to the current folder if it is below; in quotes if it has more than plain characters."""
     seen = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
     return str(seen) if str(seen).isprintable() else repr(str(seen))
 

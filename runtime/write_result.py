@@ -1,4 +1,4 @@
-"""Results back where they came from: a patch of the user's files, entries of Triton's cache, a dataset's Solution."""
+"""Writes results back to their source: a patch of the user's files, entries of Triton's cache, a dataset's Solution."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class PatchDestination:
 
 
 def distinguishing_keys(destination: PatchDestination | None, job: Job) -> WorkloadKeys:
-    """Return what tells workloads apart in a job's function; nothing where no configs are brought back."""
+    """Return what distinguishes workloads in a job's function; nothing if no configs are written back."""
     if destination is None or job.function is None:
         return WorkloadKeys()
     tuned = workload_keys(job.function, job.problem) if job.function.kernels else {}

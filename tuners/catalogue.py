@@ -55,7 +55,7 @@ class TunerEntry:
 
 
 ENTRIES = EntryGroup("kernelwright.tuners", "tuner", TunerEntry, "kernelwright.TunerEntry")
-"""Where packages of others name their tuners: `shuffled = "package.module:shuffled"`."""
+"""Entry points by which other packages declare tuners: `shuffled = "package.module:shuffled"`."""
 _TUNERS = {
     "portfolio": TunerEntry(
         lambda task: Portfolio(task.space, task.seed, task.start, task.warm, task.tiles),

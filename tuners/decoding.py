@@ -22,11 +22,11 @@ TOGETHER = 4
 IN_FLIGHT = 32 * 1024
 """Bytes that a multiprocessor must have asked for to get its part of the bandwidth: 25 GB/s times 1.2 us, rounded."""
 STEP_BYTES = 8_000
-"""What a multiprocessor reads while a program computes a step, from its scores to its sums; others hide it."""
+"""Bytes that a multiprocessor reads while a program computes a step, from its scores to its sums; others hide it."""
 PROGRAM_BYTES = 25_000
-"""What it reads while a program starts, loads its queries and stores its result: a microsecond."""
+"""Bytes that it reads while a program starts, loads its queries and stores its result: a microsecond."""
 LAUNCH_BYTES = 50_000
-"""What it reads during the second launch: two microseconds. None of these was measured."""
+"""Bytes that it reads during the second launch: two microseconds. None of these was measured."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class DecodeShape:
 
     @property
     def key_bytes(self) -> int:
-        """Of a key and its value."""
+        """Bytes of a key and its value."""
         return self.width * (self.head_dim + self.head_dim_kv)
 
     def resident(self, config: Mapping[str, Value], limits: DeviceLimits) -> int:
@@ -89,7 +89,7 @@ class DecodeShape:
         return min(limits.described.shared_bytes // shared, limits.threads // threads, TOGETHER)
 
     def bytes_read(self, config: Mapping[str, Value], limits: DeviceLimits) -> float:
-        """Return what the busiest multiprocessor reads, with all else that a call costs as bytes; infinite if a
+        """Return the bytes that the busiest multiprocessor reads, with a call's other costs as bytes; infinite if a
         program does not fit."""
         block, splits = int(config["BLOCK_N"]), int(config["SPLITS"])
         resident = self.resident(config, limits)

@@ -16,7 +16,7 @@ _PARAM = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(.+)")
 
 @dataclass(frozen=True)
 class FoundSpace:
-    """A space, its origin, and what the device rules out."""
+    """A space, its origin, and the configs that the device rules out."""
 
     space: SearchSpace
     origin: str
@@ -43,7 +43,7 @@ class FoundSpace:
 
 
 def _computed(kernel: Kernel) -> str:
-    """Return which constants are none that can be set, with what they are; empty where there are none."""
+    """Describe the constants that cannot be set; empty without any."""
     found = kernel.computed if isinstance(kernel, PythonKernel) else {}
     return f" (computed, so not set: {', '.join(f'{name} = {text}' for name, text in found.items())})" if found else ""
 
@@ -55,7 +55,7 @@ def space_of(
     sizes: Mapping[str, int] | None = None,
     profiled: bool = True,
 ) -> FoundSpace:
-    """Return the space to search: the user's parameters, over the declared ones, else suggestions from the constants.
+    """Return the space to search: the user's parameters, then declared ones, otherwise suggestions from the constants.
 
     A given parameter replaces the declared one of that name and leaves the others unchanged; the kernel's declared
     constraints hold for all values. Constraints may name `sizes` of the problem; before it is `profiled`, those that

@@ -98,7 +98,7 @@ def log_expected_improvement(mean: Floats, deviation: Floats, best: float) -> Fl
 
     z = (best - mean) / deviation
     density = -0.5 * z * z - 0.5 * math.log(2 * math.pi)
-    # z * cdf + pdf loses all digits far below zero, where it behaves as pdf / z^2.
+    # Far below zero z * cdf + pdf loses all digits; it is about pdf / z^2 there.
     with np.errstate(divide="ignore", invalid="ignore"):
         near = np.log(np.maximum(z * np.exp(log_ndtr(z)) + np.exp(density), 1e-300))
     far = density - 2 * np.log(np.maximum(-z, 1.0))

@@ -215,7 +215,7 @@ def _workers(task: ReplayTask, count: int) -> Iterator[list[_Worker]]:
         yield workers
     finally:
         for process in processes:
-            process.kill()  # it holds nothing, and SIGTERM would wait for one that is stopped
+            process.kill()  # it holds no resources, and SIGTERM would wait for a stopped process
         for process in processes:
             process.join()
         for worker in workers:
@@ -267,7 +267,7 @@ def _work(task: ReplayTask, calls: _Worker) -> None:
 
 
 def _end_with_parent() -> None:
-    """End this process when the one that started it ends, even by SIGKILL, and even amid a search."""
+    """End this process when its parent ends, even by SIGKILL and in the middle of a search."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()

@@ -96,7 +96,7 @@ class Found:
 
     @property
     def faster(self) -> Evaluation | None:
-        """The winner where it is faster than the unchanged kernel, or that one could not be measured; else None."""
+        """The winner, if it is faster than the unchanged kernel or the latter could not be measured; otherwise None."""
         best, start = self.best, self.start
         if best is None or start is None or not start.latency_ms:
             return best

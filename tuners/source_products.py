@@ -1,4 +1,4 @@
-"""What a kernel's source shows of how it computes the problem's matrix product."""
+"""How a kernel computes the problem's matrix product, as far as its source shows."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Recordings as CSV: the parameters, then time_ms, then optional columns.
 
-A value is an integer, a number, true or false, else a text. An empty time is a failure. After `time_ms` may follow, in
-any order, `compile_s` (seconds), `status` (a value of `core.Status`), and `samples_ms` (single timings, separated by
-spaces).
+A value is an integer, a number, true or false, otherwise a string. An empty time is a failure. After `time_ms` may
+follow, in any order, `compile_s` (seconds), `status` (a value of `core.Status`), and `samples_ms` (single timings,
+separated by spaces).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Parts of `evaluate`: its options here; a kernel, a run folder and a Solution in modules of their own."""
+"""Parts of `evaluate`: the options; submodules evaluate a kernel, a run folder or a Solution."""
 
 from __future__ import annotations
 

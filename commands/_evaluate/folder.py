@@ -1,4 +1,4 @@
-"""Every kernel of a KernelBench run folder that has no result yet."""
+"""Evaluates every kernel in a KernelBench run folder that has no result yet."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class FolderResult(result.Result):
 
     @result.computed
     def kernelbench_fast_p(self) -> dict[str, float] | None:
-        """The same by KernelBench's own verdicts, if `fast_p` is by strict ones."""
+        """`fast_p` by KernelBench's own verdicts, if `fast_p` itself uses strict ones."""
         return None if self.strict_speedups is None else _shares(self.speedups)
 
     @property

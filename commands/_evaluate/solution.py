@@ -1,4 +1,4 @@
-"""A Solution of a dataset of recorded workloads, on every Workload, each with its Trace written at once."""
+"""Evaluates a Solution of a dataset on every recorded Workload, and writes each Trace at once."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class WorkloadVerdict:
     evaluation: Evaluation | None
     """None if the reference failed."""
     error: str = ""
-    """Why it did."""
+    """Message of the reference's failure."""
     traced: Path | None = None
     """The file that its Trace was appended to; None for a kernel that was checked but not timed."""
 

@@ -1,4 +1,4 @@
-"""Judges a kernel by the requested protocols: the verdicts, the reason if they differ, and both in words."""
+"""Judges a kernel by the requested protocols, and describes the verdicts and the reason for a difference."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ class Result(EvaluationResult):
     kernel: ForPython[Kernel | None] = None
     """None for a file that is not a kernel."""
     evaluation: ForPython[Evaluation | None] = None
-    """By the strict protocol; what `summary` has of it are attributes of the result itself, too."""
+    """Evaluation by the strict protocol; the fields of `summary` are also attributes of the result."""
     refusal: ForPython[str] = ""
-    """Why there is no evaluation: the file is not a kernel."""
+    """Reason why the file is not a kernel, so that there is no evaluation."""
     result: ForPython[KernelBenchResult | None] = None
-    """By KernelBench's protocol."""
+    """Result by KernelBench's protocol."""
     tolerance: ForPython[float | None] = None
     """KernelBench's, absolute and relative."""
 

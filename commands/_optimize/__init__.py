@@ -1,4 +1,4 @@
-"""What `optimize` and `batch` share: a session of runs, its settings, and the result of one."""
+"""Shared parts of `optimize` and `batch`: a session of runs, its settings, and the result of a run."""
 
 from __future__ import annotations
 

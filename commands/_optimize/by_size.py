@@ -1,8 +1,8 @@
-"""A run in whose range one size is free: its kernel with few configs, and the rule that chooses among them by the size.
+"""A run with a free size: few configs of one kernel, and the rule that chooses among them by the size.
 
-Trials are timed at several values of the size. The configs are the fewest with which all values together lose at most
-`ALLOWED` against the best trial at each, by the mechanism of `tune gemm`. A user's function gets the rule alone: its
-patch chooses among the same configs where the function launches.
+Trials are timed at several values of the size. The rule has the fewest configs that lose on average at most `ALLOWED`
+against the best trial at each value, as in `tune gemm`. For a user's function only the rule is written: its patch
+chooses among the same configs at the function's launches.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ...agent.loop import Outcome
 
 MOST = 4
-"""Configs at the most."""
+"""Maximum number of configs."""
 ALLOWED = 1 + MOST_LOST
 
 
@@ -40,19 +40,19 @@ class SizedConfig:
 
     serves: FreeSize
     measured: tuple[int, ...]
-    """The values in it at which trials were timed."""
+    """Values in the part at which trials were timed."""
     config: Config
 
     @property
     def middle(self) -> int:
-        """The measured value that is the nearest to the middle of the part, by ratio."""
+        """The measured value nearest to the middle of the part, by ratio."""
         wanted = math.sqrt(self.serves.low * self.serves.high)
         return min(self.measured, key=lambda value: abs(math.log(value / wanted)))
 
 
 @dataclass(frozen=True)
 class SizeRule:
-    """Which config serves which sizes, and what is lost."""
+    """Which config serves which sizes, and the loss."""
 
     parts: tuple[SizedConfig, ...]
     slowdown: float
@@ -79,7 +79,7 @@ class SizedKernel:
 
 
 def in_range(settings: SessionSettings, free: FreeSize) -> SessionSettings:
-    """Return settings whose problems are judged at several values of a size, with kernels that are right at all."""
+    """Return settings whose problems are judged at several values of a size, with kernels that are correct at all."""
 
     def joint(problem: TorchProblem) -> JointProblem:
         if problem.package is not None and isinstance(problem, JointProblem) and problem.members:
@@ -105,7 +105,7 @@ def in_range(settings: SessionSettings, free: FreeSize) -> SessionSettings:
 
 
 def rule_of(problem: JointProblem, best: Evaluation, tried: Sequence[Evaluation]) -> SizeRule:
-    """Return the rule of few configs among the trials of one kernel; the best one's alone where no others serve all."""
+    """Return the rule of few configs among the trials of one kernel; only the best if no set serves all sizes."""
     assert problem.free is not None
     free = problem.free
     times: dict[int, dict[Config, float]] = {int(member.sizes[free.name]): {} for member in problem.members.values()}
@@ -129,7 +129,7 @@ def rule_of(problem: JointProblem, best: Evaluation, tried: Sequence[Evaluation]
 
 
 def _with_limits(parts: Sequence[SizedConfig], free: FreeSize) -> Sequence[SizedConfig]:
-    """Return the parts with their limits, half way between measured values, where a patch has them, too."""
+    """Return the parts with limits half way between measured values, as in patches."""
     low, found = free.low, []
     for place, part in enumerate(parts):
         last = place == len(parts) - 1
@@ -150,9 +150,9 @@ def write_by_size(
 ) -> tuple[Path | None, tuple[SizedKernel, ...]]:
     """Check each config once more in the middle of its part, and write a kernel file for each part, and the rule.
 
-    Of a user's function no kernel files are written, since they need its package.
+    No kernel files are written for a user's function, since they would need its package.
 
-    A config that fails there is left out, with a warning: the reference serves its part. Where all fail, nothing is
+    A config that fails its check is left out, with a warning: the reference serves its part. If all fail, nothing is
     written, and the files of an earlier run stay.
     """
     assert problem.free is not None
@@ -196,9 +196,9 @@ def write_by_size(
 
 
 def of_rule(best: Evaluation, tried: Sequence[Evaluation], by_size: Sequence[SizedKernel]) -> list[Evaluation]:
-    """Return the trials of a rule's configs, the one that is the fastest in all of the range first.
+    """Return the trials of a rule's configs, first the one that is fastest over the whole range.
 
-    The best one alone where no config passed its last check.
+    If no config passed its last check, return only the best trial.
     """
     configs = {item.config for item in by_size}
     rows = {Config(item.config): item for item in (*tried, best) if item.ok and Config(item.config) in configs}

@@ -52,7 +52,7 @@ class KernelOptimizer:
     def job(self, reference: str) -> Job:
         """Return the job of a reference. If its problem has no kernel, a first one is made.
 
-        What is resumed is the run of this kernel, where another one of the problem was optimized since.
+        A resumed run is that of this kernel, even if another kernel for the problem has been optimized since.
         """
         job = self._found(reference)
         if self._settings.resume:
@@ -76,9 +76,9 @@ class KernelOptimizer:
         return Job(start, task.problem, self.device, reference, conditions=judged, first=True, others=tuple(others))
 
     def target(self, job: Job) -> float | None:
-        """Return the target speedup: the one that was requested, by default `TARGET`, and none for a module.
+        """Return the requested target speedup; by default `TARGET`, or none for a module.
 
-        What is found for a module replaces torch.compile's code, so its run ends when nothing is left to gain.
+        A module's result replaces torch.compile's code, so its run ends when nothing is left to gain.
         """
         requested = self._settings.criteria.target_speedup
         return TARGET if requested is None and not job.first else requested
@@ -86,7 +86,7 @@ class KernelOptimizer:
     def optimize(self, job: Job) -> Result:
         """Run the loop on one job and write its files."""
         require_timed(job)
-        _ = declared_space(job.kernel, job.problem)  # a mistake in it is reported now, not after minutes of work
+        _ = declared_space(job.kernel, job.problem)  # errors in it are reported now, not after minutes of work
         if not self._proposers.choice.is_model:
             threading.Thread(target=catalogue.preload, args=(TUNER,), daemon=True).start()
         written = job.first and self._proposers.choice.is_model  # then its transcript has begun
@@ -170,7 +170,7 @@ class KernelOptimizer:
         )
 
     def _by_size(self, job: Job, outcome: Outcome) -> tuple[Path | None, tuple[SizedKernel, ...]]:
-        """Write the kernels of a range, and the rule that chooses, where a size is free."""
+        """If a size is free, write the kernels of its range, and the rule that chooses among them."""
         if not isinstance(job.problem, JointProblem) or job.problem.free is None:
             return None, ()
         folder = self.results.root / "dynamic" / f"{job.problem.name}_{job.backend}"
@@ -178,7 +178,7 @@ class KernelOptimizer:
         return write_by_size(folder, job.problem, outcome, job.kernel, _tried(outcome), judge, self._emit)
 
     def _brought_back(self, job: Job, outcome: Outcome, by_size: Sequence[SizedKernel]) -> Path | None:
-        """Write the result as a patch or into Triton's cache, if requested; of a range with the rule's configs."""
+        """Write the result as a patch or into Triton's cache, if requested; for a range with the rule's configs."""
         way = self._settings.destination
         if job.function is None:
             return None

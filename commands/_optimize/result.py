@@ -1,4 +1,4 @@
-"""A run of `optimize` that ended, the files that it left, and both in words."""
+"""The result of a run of `optimize`: its figures and files, and their description."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class Result(result.Result):
     """Patch of the user's own files; None if none was requested, or nothing became faster."""
 
     rule: result.ForPython[Path | None] = None
-    """The file of the rule that chooses among `by_size`; None where no size is free."""
+    """File of the rule that chooses among `by_size`; None if no size is free."""
     by_size: result.ForPython[tuple[SizedKernel, ...]] = ()
-    """The files for parts of the range of a size that is free."""
+    """Files for the parts of a free size's range."""
 
     @result.computed
     def finished(self) -> FinishedRecord:
@@ -95,9 +95,9 @@ class Result(result.Result):
 
     @property
     def faster(self) -> bool:
-        """Whether something was found that is faster than what was there, beyond doubt.
+        """Whether the result is significantly faster than the start.
 
-        Where the run made the first kernel itself, that is already if it is faster than the target's baseline.
+        If the run made the first kernel itself, it need only be faster than the target's baseline.
         """
         return self.outcome.faster or self.patch is not None or faster_first(self.job, self.outcome)
 
@@ -207,6 +207,6 @@ def exactness_line(result: Result) -> str | None:
 
 
 def faster_first(job: Job, outcome: Outcome) -> bool:
-    """Return whether the best is a first kernel that the run made itself, and faster than the target's baseline."""
+    """Return whether the best kernel is one that the run made itself as a start, and beats the target's baseline."""
     over = outcome.best.speedup_against(job.against) if job.first and outcome.verified else None
     return over is not None and over.low > 1.0

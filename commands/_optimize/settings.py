@@ -47,7 +47,7 @@ class SessionSettings:
 
     @classmethod
     def of(cls, options: RunOptions, runtime: Runtime) -> SessionSettings:
-        """Read the options. Raises `OptionError` for what does not go together, and `DeviceError`."""
+        """Read the options. Raises `OptionError` for contradictory options, and `DeviceError`."""
         device, proposer = runtime.device(options), ProposerSettings.of(options)
         by_model = proposer.choice.is_model
         returned = options if isinstance(options, ReturnOptions) else None

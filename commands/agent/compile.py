@@ -1,6 +1,6 @@
 """Improve the instructions with dspy.GEPA: try them on recorded problems, rewrite them, keep what measures better.
 
-'kernelwright optimize --program FILE' uses what is saved.
+'kernelwright optimize --program FILE' uses the saved instructions.
 
 Exit codes: 0 better instructions are saved, 1 none were better, 2 wrong usage, 75 waiting for a reply (--no-wait).
 """
@@ -150,7 +150,7 @@ class Result(result.Result):
     evaluations."""
     optimized: result.ForPython[OptimizedProgram]
     output: result.ForPython[Path]
-    """Where the program is, if it is better."""
+    """File of the program, if it is better."""
     spent: result.ForPython[Budget]
     """Tokens and dollars of all exchanges with models."""
 
@@ -324,7 +324,7 @@ def _require_writable(output: Path) -> None:
 
 
 def _announce(chosen: Split, evaluations: int, tell: Tell) -> None:
-    """Tell which situations are for training and for validation, and how much work there will be."""
+    """Report the situations for training and validation, and an estimate of the work."""
     if chosen.training == chosen.validation:
         tell("a single situation is used for training and for validation: the result may fit it only")
     for part, members in (("training", chosen.training), ("validation", chosen.validation)):

@@ -1,6 +1,7 @@
-"""Add runs of others, or of an older version, to the archive of what runs learned.
+"""Add runs of others, or of an older version, to the archive of earlier runs.
 
-They decide in which order rules are tried, and models see their texts as examples: add only what you trust.
+The archive decides the order in which rules are tried, and models see its texts as examples: add only runs that you
+trust.
 
 Exit codes: 0 added, or already known, 1 no run had come far enough, 2 wrong usage.
 """

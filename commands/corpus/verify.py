@@ -84,7 +84,7 @@ class KernelResult(BaseModel):
     speedup: Speedup | None = None
     """Speedup over the reference; None if nothing was timed, or other processes disturbed it."""
     timed: bool = Field(True, exclude=True)
-    """Whether the device can time it; else an interpreter checked it."""
+    """Whether the device can time it; otherwise an interpreter checked it."""
 
     @field_serializer("speedup")
     def _ratio(self, speedup: Speedup | None) -> float | None:
@@ -207,8 +207,8 @@ def _verify_kernel(evaluator: LocalEvaluator, backend: str, file: KernelFile, de
 
 
 def _noted(known: dict[str, Gain], result: ExampleResult) -> bool:
-    """Put the metrics of an example among the known ones, or, where it is wrong, take them out; whether that changed
-    anything. A correct example that was not timed keeps the metrics that it has."""
+    """Add an example's metrics to the known ones, or remove those of a wrong example; return whether that changed
+    anything. A correct example that was not timed keeps its metrics."""
     if not result.correct:
         return known.pop(result.example, None) is not None
     if result.gain is None:

@@ -16,7 +16,7 @@ from ...runtime.options.option import described, option
 
 @dataclass(frozen=True, kw_only=True)
 class StoreOptions(BaseOptions):
-    """Which folders are meant."""
+    """Selects folders of the store."""
 
     folder: tuple[Path, ...] = option(
         (),
@@ -33,17 +33,17 @@ class StoreOptions(BaseOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class EntriesOptions(StoreOptions):
-    """Which entries are meant."""
+    """Selects entries of the store."""
 
     entries: tuple[str, ...] = field(
         default=(),
         kw_only=False,
-        metadata=described("Names of entries, or the digits that they begin with; all by default.", metavar="ENTRY..."),
+        metadata=described("Names of entries, or their first digits; all by default.", metavar="ENTRY..."),
     )
 
 
 def entries_named(folders: Sequence[Path], names: Sequence[str]) -> list[StoreFile]:
-    """Return the entries that names begin, all without names. Raises `OptionError` for a name that no entry has."""
+    """Return the entries whose names begin with `names`, or all. Raises `OptionError` for a name without an entry."""
     store = RegionStore(folders)
     if not names:
         return list(store.files())

@@ -1,7 +1,7 @@
 """Put verified results for recorded regions into the store, for the backend of torch.compile.
 
-A result enters if it is 2 % faster than Inductor's code of the same region. It is compared with the region's reference
-once more before.
+A result enters if it is 2 % faster than Inductor's code for the same region, and agrees with the region's reference in
+another comparison.
 
 Exit codes: 0 added, 2 wrong usage, or a result that cannot be added.
 """

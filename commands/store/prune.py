@@ -21,7 +21,7 @@ EXAMPLES = ("store prune", "store prune --dry-run")
 
 @dataclass(frozen=True, kw_only=True)
 class Options(StoreOptions):
-    """Remove entries of the store's first folder that are of no use."""
+    """Remove useless entries from the store's first folder."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Result(result.Result):
 
 
 def plan(options: Options, runtime: Runtime) -> Plan:
-    """Find them in the first folder, which is the one that is written to."""
+    """Find useless entries in the first folder, the only one that is written to."""
     store = RegionStore(options.folders[:1])
     removed = {}
     for file in store.files():
@@ -59,7 +59,7 @@ def plan(options: Options, runtime: Runtime) -> Plan:
 
 
 def run(plan: Plan, emit: Emit) -> Result:
-    """Remove them. Raises `ResultsError` where that is not allowed."""
+    """Remove them. Raises `ResultsError` without permission."""
     for path in map(Path, plan.removed):
         try:
             path.unlink(missing_ok=True)

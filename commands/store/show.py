@@ -44,7 +44,7 @@ class Result(result.Result):
     """An entry."""
 
     entry: dict[str, Any]
-    """As `store list` has it."""
+    """The entry as in `store list`."""
     text: str
     """Its file."""
 

@@ -2,7 +2,7 @@
 
 Entries for other devices and versions are left out.
 
-Exit codes: 0 all are right, 1 some are wrong or damaged, 2 wrong usage.
+Exit codes: 0 all are correct, 1 some are wrong or damaged, 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Result(result.Result):
     """The verdict on each entry."""
 
     verdicts: dict[str, str]
-    """By name: the comparison, or why it is wrong or left out."""
+    """Comparison by name, or the reason why an entry is wrong or left out."""
     wrong: tuple[str, ...]
     """Names of entries that are wrong or damaged."""
 

@@ -63,7 +63,7 @@ class _Candidate:
 
     @property
     def rank(self) -> tuple[bool, int, float, int]:
-        """What is best has the smallest: no spills, then many resident warps, then few registers."""
+        """Sort key; the best has the smallest: no spills, then many resident warps, then few registers."""
         share = self.occupancy.share if self.occupancy else 0.0
         return self.kernel.spills > 0, self.kernel.spills, -share, self.kernel.registers
 
@@ -87,8 +87,8 @@ def compile_shapes(task: Task, shapes: Sequence[Shape], emit: Emit) -> list[Shap
 def _choose(task: Task, shape: Shape) -> ShapeResult:
     """Take the best estimate whose code fits, then the best of the compiler's options for it.
 
-    The model of tiles orders tiles, warps, stages and parts of K; of AMD's options it knows nothing, so that compiled
-    code decides.
+    The analytic model orders tiles, warps, stages and split K; it does not cover AMD's options, for which compiled code
+    decides.
     """
     problem, product, trials = task.problem(shape), task.product(shape), task.budget.trials or 1
     space = space_for(task.kernel, shape, product, task.limits, {**task.fixed, **_without_options(task)})
@@ -138,7 +138,7 @@ def _compiled(task: Task, problem: TorchProblem, configs: Sequence[Config]) -> l
 
 
 def _candidate(config: Config, compiled: CrossCompiled, of: Architecture) -> _Candidate | None:
-    """Return what can run: it compiled, its launches fit, and its product is of the architecture's instructions."""
+    """Return a config that can run: it compiles, its launches fit, and it has the matrix instructions."""
     kernel = compiled.product()
     if kernel is None or any((item.shared_bytes or 0) > of.block_shared_bytes for item in compiled.kernels):
         return None

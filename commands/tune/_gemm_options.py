@@ -1,4 +1,4 @@
-"""The options of `tune gemm`, and what they ask for: sizes, problem, kernel, baseline."""
+"""The options of `tune gemm`, and the sizes, problem, kernel and baseline that they select."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DTYPES = {
     **dict.fromkeys(BLOCK_FORMATS, ("bfloat16", "float16")),
     MOE: ("bfloat16", "float16", FP8),
 }
-"""The products. Of the operands, of moe's weights, else of the result. The first is the default."""
+"""Dtypes by product: of the operands (gemm), of the weights (moe), or of the result. The first is the default."""
 SHORT = {"fp16": "float16", "bf16": "bfloat16", "fp8": FP8}
 """Other spellings."""
 YAML = (".yaml", ".yml")
@@ -138,7 +138,7 @@ class Options(TimingOptions, DeviceOptions, ResultOptions):
 
     @property
     def chosen_dtype(self) -> str:
-        """The dtype that was asked for, or the product's own."""
+        """The requested dtype, or the product's default."""
         return SHORT.get(self.dtype, self.dtype) if self.dtype else DTYPES[self.product][0]
 
     @property

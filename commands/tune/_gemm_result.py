@@ -26,7 +26,7 @@ class Result(result.Result):
     dtype: str
     device: str
     refused: tuple[str, ...]
-    """Entries of the file of sizes that were left out, and why."""
+    """Entries of the file of sizes that were left out, with reasons."""
     files: tuple[Path, ...] = ()
     """The engine's."""
     shapes: result.ForPython[tuple[ShapeResult, ...]] = ()
@@ -41,7 +41,7 @@ class Result(result.Result):
     @computed_field(alias="shapes")
     @property
     def choices(self) -> list[dict[str, Any]]:
-        """For each shape its config, or why it has none."""
+        """For each shape its config, or the reason why it has none."""
         return [shape.to_json() for shape in self.shapes]
 
     @result.computed

@@ -182,7 +182,7 @@ class Result(JobResult):
 
     @property
     def faster(self) -> bool:
-        """Whether the winner beats the kernel's own constants beyond doubt, or these cannot be measured."""
+        """Whether the winner is significantly faster than the kernel's own constants, or these cannot be measured."""
         return not self.own and self.found.surely_faster
 
     @property

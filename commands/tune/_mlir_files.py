@@ -1,4 +1,4 @@
-"""The files that a run of `tune mlir` leaves, by the auto-scheduler's names: run.log, the CSV, the modules."""
+"""The output files of `tune mlir`, with the auto-scheduler's names: run.log, the CSV, the modules."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class TrialReport:
     configuration: str
     """`tilesize_64x64x128_...`."""
     command: str
-    """The compiler's, as a command line."""
+    """The compiler's command line."""
     evaluation: Evaluation
     gflops: float | None
 
     @property
     def verification(self) -> str:
-        """SUCCESS, FAILED, or why neither is known."""
+        """SUCCESS, FAILED, or the reason why neither is known."""
         correctness = self.evaluation.correctness
         return "Not verified" if correctness is None else "SUCCESS" if correctness.passed else "FAILED"
 
@@ -134,13 +134,13 @@ class MlirRunFolder:
             write_whole(path, text.getvalue())
 
     def emit(self, schedule: Schedule, kernel: MlirKernel, config: Config) -> str:
-        """Return the name of a config's dispatch; write its module where that was asked for."""
+        """Return the name of a config's dispatch, and write its module if requested."""
         if (path := self._module_path(schedule, config)) is not None and not path.exists():
             write_whole(path, printed(kernel.bind(config).source, kernel.name))
         return f"{operation_name(schedule.operation)}_{config_name(schedule, config)}"
 
     def watching(self, schedule: Schedule, kernel: MlirKernel, emit: Emit) -> Emit:
-        """Return the `emit` of one operation's search, which keeps the folder in step with its trials."""
+        """Return the `emit` of one operation's search, which adds its trials to the folder."""
 
         def watch(event: Event) -> None:
             if isinstance(event, TrialDone):
@@ -155,7 +155,7 @@ class MlirRunFolder:
         return watch
 
     def note(self, schedule: Schedule, kernel: MlirKernel, evaluation: Evaluation) -> TrialReport:
-        """Keep a trial for the CSV; write its module and its command where that was asked for."""
+        """Keep a trial for the CSV, and write its module and command if requested."""
         config = Config(evaluation.config)
         self.emit(schedule, kernel, config)
         report = TrialReport(
@@ -185,7 +185,7 @@ class MlirRunFolder:
         return result
 
     def _with_spec(self, result: Result, best: Evaluation, evaluator: IreeEvaluator) -> Result:
-        """Write the tuning spec, and build the module as it was with it: that must compute the same."""
+        """Write the tuning spec, and build the unmodified module with it: the build must compute the same."""
         problem = self._scheduling.problem
         spec = tuning_spec(problem, self._infos(best.config))
         path = self.path / "tuning_spec.mlir"

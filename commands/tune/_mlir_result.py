@@ -68,7 +68,7 @@ class Result(result.Result):
     spec_fault: result.ForPython[str] = ""
     """Error of the original module when built with the spec; empty if it is correct."""
     same_code: result.ForPython[bool | None] = None
-    """Whether that is the code that was measured."""
+    """Whether the build with the spec has the measured code."""
     not_in_spec: result.ForPython[tuple[str, ...]] = ()
     """Operations whose schedules a spec cannot carry."""
     dry: result.ForPython[bool] = False
@@ -86,7 +86,7 @@ class Result(result.Result):
 
     @property
     def faster(self) -> bool:
-        """Whether the winner beats IREE's default beyond doubt."""
+        """Whether the winner is significantly faster than IREE's default."""
         return self.best is not None and self.best.speedup is not None and self.best.speedup.low > 1.0
 
     @property
@@ -96,12 +96,12 @@ class Result(result.Result):
 
     @property
     def failed(self) -> int:
-        """Trials that did not end correct."""
+        """Trials without a correct result."""
         return sum(item.progress.failed for item in self.found)
 
     @result.computed
     def record(self) -> dict[str, Any]:
-        """All of it; times in milliseconds."""
+        """The whole result; times in milliseconds."""
         scheduling, best = self.scheduling, self.best
         operations = [
             {
@@ -199,7 +199,7 @@ class Result(result.Result):
 
 
 def _table(result: Result) -> Table:
-    """The auto-scheduler's table: its speed over IREE's own."""
+    """The auto-scheduler's table: speeds relative to IREE's default."""
     best, scheduling = result.best, result.scheduling
     rows = table("operations", "ms (tuned/IREE)", "GFLOPS (tuned/IREE)", "times as fast", plain=True)
     assert best is not None and best.reference is not None

@@ -1,6 +1,6 @@
-"""Search the parameters of a decoding kernel: attention of few queries to a long cache, whose keys are split.
+"""Search the parameters of a decoding kernel: attention of few queries to a long cache, with split keys.
 
-The search starts from what occupancy suggests. The best config is compared with each backend of torch's SDPA.
+The search starts from estimates by occupancy. The best config is compared with each backend of torch's SDPA.
 
 Exit codes: 0 a config is faster than the start, 1 none was correct, 2 wrong usage, 3 nothing faster was found.
 """
@@ -41,7 +41,7 @@ EXAMPLES = (
 )
 SHAPE = "Problem"
 LIKELY = 6
-"""Configs that a search begins with by their estimates."""
+"""Number of configs, the best by estimate, with which a search begins."""
 
 
 class Element(StrEnum):
@@ -110,7 +110,7 @@ class Plan(command.Plan):
 
     search: tune_kernel.Plan
     start: Config
-    """Of the configs that occupancy suggests, the best."""
+    """The best config by estimate."""
 
     def to_json(self) -> dict[str, Any]:
         """The search's plan, with its start."""
@@ -118,10 +118,10 @@ class Plan(command.Plan):
 
 
 class Result(tune_kernel.Result):
-    """A finished search, its files, and the best config beside torch's SDPA."""
+    """A finished search, its files, and the best config compared with torch's SDPA."""
 
     beside: result.ForPython[Mapping[Library, Evaluation]]
-    """The best config with a backend of SDPA as reference, timed interleaved, of those that take the problem."""
+    """The best config timed interleaved with each SDPA backend that accepts the problem."""
 
     @result.computed
     def times_sdpa(self) -> dict[str, float]:
@@ -140,7 +140,7 @@ class Result(tune_kernel.Result):
     @computed_field(alias="kernel")
     @property
     def kernel_path(self) -> Path | None:
-        """File of the kernel with the best config, which may be that of the start; None if there is none to write."""
+        """File of the kernel with the best config, which may be the start's; None if no config is correct."""
         if not self.save or self.found.best is None or self.unproven:
             return None
         return super().kernel_path or self.folder / "decoding_tuned.py"
@@ -157,7 +157,7 @@ def plan(options: Options, runtime: Runtime) -> Plan:
     if (device := runtime.device(options)) == CPU:
         raise DeviceError(
             "decoding is timed on a GPU, and there is none",
-            f"'kernelwright evaluate --kernel {DECODING} --backend triton --device cpu' checks the kernel",
+            f"'kernelwright evaluate {DECODING} --backend triton --device cpu' checks the kernel",
         )
     given = {item.name for item in dataclasses.fields(tune_kernel.Options)} & {
         item.name for item in dataclasses.fields(options)
@@ -189,7 +189,7 @@ def run(plan: Plan, emit: Emit) -> Result:
 
 
 def _beside(search: tune_kernel.Plan, searched: tune_kernel.Result, emit: Emit) -> dict[Library, Evaluation]:
-    """Return the best config timed beside each backend of SDPA that takes the problem."""
+    """Return the best config timed interleaved with each SDPA backend that accepts the problem."""
     best, found = searched.found.best, dict[Library, Evaluation]()
     if best is None or searched.unproven:
         return found

@@ -54,10 +54,7 @@ EXAMPLES = (
 )
 POSITIONAL = ("product",)
 MAX_COVER_CANDIDATES = 12
-"""Number of configs that are measured at all shapes, to choose a set that serves all.
-
-The most frequent winners count.
-"""
+"""Number of configs, the most frequent winners, that are measured at all shapes to choose a set that serves all."""
 
 
 @dataclass(frozen=True)

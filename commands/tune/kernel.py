@@ -83,7 +83,7 @@ class Options(SaveOptions, TimingOptions, SanitizeOptions, MachineOptions, Probl
     params: Mapping[str, Sequence[Any]] | Sequence[str] | None = option(
         None, "A parameter and its values; replaces a declared one.", SPACE, metavar="NAME=A,B,C", texts=True
     )
-    """By name, such as `{"BLOCK_M": [32, 64]}`, or texts such as 'BLOCK_M=32,64'. A command line gives the latter."""
+    """Values by name, `{"BLOCK_M": [32, 64]}`, or texts such as 'BLOCK_M=32,64' from a command line."""
     constraint: tuple[str, ...] = option((), "An expression that every config must satisfy.", SPACE, metavar="EXPR")
     prune: bool = option(True, "Keep configs that the device cannot run.", SPACE)
     tuner: str = option("portfolio", "{choices}.", SEARCH, choices=catalogue.choices)
@@ -216,7 +216,7 @@ def run(plan: Plan, emit: Emit) -> Result:
 def _looked_at(
     plan: Plan, evaluator: SeveralWorkloads[Searcher], emit: Emit
 ) -> tuple[dict[str, Profile], WorkloadKeys]:
-    """Return the profile of each workload, and what tells workloads apart in a user's function."""
+    """Return the profile of each workload, and the sizes that distinguish workloads in a user's function."""
     job = plan.job
     loading = threading.Thread(target=catalogue.preload, args=(plan.tuner,), daemon=True)
     with (
@@ -258,7 +258,7 @@ def _tuner(
 
 
 def _handed_on(plan: Plan, tuned: Result, keys: WorkloadKeys, evaluator: Evaluator, emit: Emit) -> Result:
-    """Write a faster kernel into its dataset, or back into the user's package."""
+    """Write a faster kernel into its dataset, or as a patch of the user's package."""
     found, job = tuned.found, plan.job
     if tuned.kernel_path is not None and found.best is not None:
         kernel = job.kernel.bind(found.best.config)

@@ -122,11 +122,11 @@ class Plan(command.Plan):
     ranges: Mapping[str, tuple[int, ...]]
     """Values by parameter; empty for a derived space."""
     csv: Path | None
-    """Where else the trials go: the `output_file`."""
+    """Another file for the trials: the `output_file` of the config."""
     compilers: int | None
     compile_limit: float
     emit: Path | None
-    """Where modules that are tried go."""
+    """Folder for the tried modules; None to write none."""
     save_cmds: bool
     blocks: bool
     """Whether trials are shown as the auto-scheduler shows them, in twelve lines each, not in one."""
@@ -239,7 +239,7 @@ def _evaluator(scheduling: ScheduledModule, plan: Plan, processes: IreeProcesses
 
 
 def _dry(scheduling: ScheduledModule, plan: Plan, folder: MlirRunFolder, emit: Emit) -> Result:
-    """Name, and write, the configs that a grid would try first."""
+    """Name and write the first configs of a grid."""
     for schedule in scheduling.schedules:
         for config in itertools.islice(schedule.space, plan.trials):
             emit(Note(f"[Dry run] : {folder.emit(schedule, scheduling.kernel, Config(config))}"))

@@ -1,4 +1,4 @@
-"""What is known of a measured kernel, for the rows of the table of causes."""
+"""Facts about a measured kernel, for the rows of the table of causes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Cause:
 
 COSTS = "costs up to"
 _TOLD = 1.02
-"""Factor below which what a cause costs is left out."""
+"""Factor below which a cause's cost is not shown."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What is particular to a kind of device: its architectures, the limits of each, and GPUs that have them."""
+"""Kinds of devices: their architectures, the limits of each, and GPUs that have them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WARP = 32
 
 @dataclass(frozen=True)
 class Card:
-    """A GPU that one can buy, by published figures (docs/devices.md has their sources). Nothing here is measured."""
+    """A GPU on the market, by published figures (docs/devices.md has their sources). Nothing here is measured."""
 
     name: str
     """As the driver reports it."""

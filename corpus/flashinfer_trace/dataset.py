@@ -47,7 +47,7 @@ class TraceDataset:
     definitions: dict[str, Definition]
     solutions: dict[str, Solution]
     folders: dict[str, Path]
-    """In SOL-ExecBench, the folder of each Definition; else empty."""
+    """In SOL-ExecBench, the folder of each Definition; otherwise empty."""
 
     @classmethod
     def read(cls, root: Path) -> TraceDataset:
@@ -78,7 +78,7 @@ class TraceDataset:
         return cls(root, definitions, solutions, folders)
 
     def is_sol(self, definition: str) -> bool:
-        """Return whether a Definition is SOL-ExecBench's, so that what is written for it must be as well."""
+        """Return whether a Definition, and therefore every record for it, is in SOL-ExecBench's format."""
         return definition in self.folders
 
     def workloads(self, name: str) -> tuple[Workload, ...]:

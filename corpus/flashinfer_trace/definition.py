@@ -1,4 +1,4 @@
-"""A Definition: what is computed, over which axes, by which reference."""
+"""A Definition: a computation with its axes and reference."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class TensorSpec(Record):
 
 
 class Definition(Record):
-    """What is computed: axes, inputs and outputs in the order of the interface, and a reference with `run`."""
+    """A computation: axes, inputs and outputs in the order of the interface, and a reference with `run`."""
 
     name: FileName
     op_type: FileName | None = None

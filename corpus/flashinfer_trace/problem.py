@@ -69,7 +69,7 @@ class RecordedProblem(TorchProblem):
     """A Definition; its workloads are the recorded ones, by their uuid, and the default is the largest."""
 
     root: Path = Path()
-    """Where the paths of recorded tensors begin."""
+    """Folder to which the paths of recorded tensors are relative."""
     largest: str = DEFAULT_WORKLOAD
     recorded: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """The sizes of the Workloads, the smallest first. Not in the source: there may be hundreds."""
@@ -229,6 +229,6 @@ def _made(definition: Definition, workloads: list[Workload]) -> str:
 
 
 def _extent(definition: Definition, axis: str) -> str:
-    """Return an axis in the generated source: its name, or what it follows from."""
+    """Return an axis in the generated source: its name, or its expression."""
     known = definition.axes.get(axis)
     return f"int({known.expression})" if isinstance(known, ExprAxis) else axis

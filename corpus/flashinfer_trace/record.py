@@ -13,7 +13,7 @@ Count = Annotated[int, Field(ge=0)]
 
 
 class Record(BaseModel):
-    """A record that keeps the fields it does not know: other tools read what is written back."""
+    """A record that keeps unknown fields, since other tools read the files that are written back."""
 
     model_config = ConfigDict(frozen=True, extra="allow", ser_json_inf_nan="strings")
 

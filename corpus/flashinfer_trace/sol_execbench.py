@@ -59,7 +59,7 @@ class ExprAxis(Record):
         return _names(expression_tree(self.expression))
 
     def extent(self, extents: Mapping[str, int]) -> int:
-        """Return its value; raises `ValueError` where it is not a whole number from 0 up."""
+        """Return its value. Raises `ValueError` if it is not an integer of at least 0."""
         try:
             value = _compute(expression_tree(self.expression), extents)
         except (ArithmeticError, TypeError) as error:

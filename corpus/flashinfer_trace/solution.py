@@ -112,7 +112,7 @@ def _hardware(kernel: PythonKernel, device: str) -> str:
 
 
 def _kernel_file(solution: Solution) -> str | None:
-    """Return the kernel file that `solution_of` made a Solution of; None for one that others wrote."""
+    """Return the kernel file from which `solution_of` made a Solution; None for Solutions of others."""
     first, *others = solution.sources
     parts = first.content.partition(_ENTRY)
     if not parts[1]:
@@ -126,7 +126,7 @@ def _free(name: str, taken: set[str]) -> str:
 
 
 def _model(definition: Definition, function: str, destinations: bool) -> str:
-    """Return a `ModelNew` that calls the entry point, with outputs that it allocates where it is given them."""
+    """Return a `ModelNew` that calls the entry point, and allocates the outputs if it expects them as arguments."""
     taken = {"self", "torch", function}
     inputs = {name: _free(name, taken) for name in definition.inputs}
     lines = ["", "", "import torch", "", "", f"class {_CLASS}(torch.nn.Module):"]

@@ -1,4 +1,4 @@
-"""`@triton.autotune` as parameters of a candidate: its configs are what a search begins with.
+"""`@triton.autotune` as parameters of a candidate: a search begins with its configs.
 
 The decorator stays, with one config that the parameters fill in: Triton does not benchmark a single config, launches
 and grids stay as they are, and on the way back only the list has to be written.
@@ -39,7 +39,7 @@ class Autotuned:
     kernel: str
     """The kernel's name in its module."""
     configs: tuple[Mapping[str, Value], ...]
-    """Each with num_warps and num_stages, and with num_ctas and maxnreg where one of them sets it."""
+    """Configs with num_warps and num_stages, and with num_ctas and maxnreg if one of them sets it."""
     key: tuple[str, ...]
     """The arguments that say when another config may be best."""
     config_name: str
@@ -47,9 +47,9 @@ class Autotuned:
     constants: Mapping[str, str]
     """The name of the constant for each parameter."""
     least: int = 1
-    """The smallest tile that is worth a try: what a product of tiles takes."""
+    """The smallest tile to try: the smallest that a product of tiles accepts."""
     hooks: tuple[str, ...] = ()
-    """The expressions of the `pre_hook`s of configs, which are numbered from 1 where there is not one for all."""
+    """The expressions of the configs' `pre_hook`s, numbered from 1 if they differ."""
     optional: frozenset[str] = frozenset()
     """Parameters that only some configs set; 0 stands for none."""
 
@@ -94,7 +94,7 @@ def is_product(kernel: ast.FunctionDef) -> bool:
 
 
 def list_of_configs(function: ast.FunctionDef) -> ast.expr | None:
-    """Return the expression of the configs in the decorator of a kernel; None where there is none."""
+    """Return the expression of the configs in a kernel's decorator, or None."""
     call = _decorator(function)
     return None if call is None else _argument(call, 0, "configs")
 
@@ -158,7 +158,7 @@ def _all_plain(configs: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _filled(configs: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]] | None, frozenset[str]]:
-    """Return configs that all have the same parameters, and those that only some set: 0 stands where one does not."""
+    """Return configs with the same parameters, 0 for those that a config does not set, and these parameters."""
     names = list(dict.fromkeys(name for item in configs for name in item))
     optional = frozenset(name for name in names if not all(name in item for item in configs))
     if any(item.get(name, 1) == _ABSENT for item in configs for name in optional):
@@ -215,7 +215,7 @@ def _argument(call: ast.Call, place: int, name: str) -> ast.expr | None:
 
 
 def _dicts(node: ast.expr) -> list[dict[str, Any]]:
-    """Return the configs of a list of dicts, marked as such; empty for anything else."""
+    """Return the configs in a list of dicts, marked as such; empty for anything else."""
     found = []
     for elt in node.elts if isinstance(node, ast.List | ast.Tuple) else ():
         if isinstance(elt, ast.Call) and ast.unparse(elt.func) == "dict" and not elt.args:
@@ -228,7 +228,7 @@ def _dicts(node: ast.expr) -> list[dict[str, Any]]:
 
 
 def _configs(node: ast.expr) -> list[dict[str, Any]]:
-    """Return the configs of a list of literals; `ValueError` for anything else."""
+    """Return the configs in a list of literals. Raises `ValueError` for anything else."""
     if not isinstance(node, ast.List | ast.Tuple):
         raise ValueError
     found = []

@@ -1,4 +1,4 @@
-"""Where constants stand in a candidate's texts, and the names that always have a value there."""
+"""Places of constants in a candidate's texts, and the names that always have a value there."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _arguments(arguments: ast.arguments) -> Iterator[str]:
 
 
 def _bound_by(statement: ast.stmt) -> list[str]:
-    """Return the names that a statement certainly binds, the last first, to what is not None at times."""
+    """Return the names that a statement certainly binds to something other than None, the last first."""
     match statement:
         case ast.Assign(targets=targets, value=value) if not _may_be_none(value):
             nodes = [node for target in targets for node in ([target, *getattr(target, "elts", ())])]

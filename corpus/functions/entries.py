@@ -11,13 +11,13 @@ from ...core.scopes import Binding, Function, Scopes
 from .modules import ModuleText
 
 MOST_ENTRIES = 16
-"""Entries of a table that are parameters of their own; of more, what is taken from the table is one."""
+"""Maximum size of a table whose entries are parameters; in larger tables only the used entry is one."""
 Found = tuple[ModuleText, ast.expr]
 _NOT_KNOWN = object()
 
 
 class Followed(Protocol):
-    """What is known of names; `Sources` is."""
+    """Knowledge about names; `Sources` implements it."""
 
     def scopes(self, module: ModuleText) -> Scopes:
         """Return what names stand for in a module."""
@@ -30,7 +30,7 @@ class Followed(Protocol):
 
 
 class Entries:
-    """Follows expressions into the tables of the modules: dicts, lists, tuples, what is added to them, and keyword
+    """Follows expressions into the tables of the modules: dicts, lists, tuples, later additions to them, and keyword
     arguments of the objects in them."""
 
     def __init__(self, sources: Followed) -> None:
@@ -111,7 +111,7 @@ class Entries:
         return self._elements(self.of(module, holder, steps), value, steps)
 
     def _taken(self, module: ModuleText, table: ast.expr, key: object, steps: int) -> list[Found] | None:
-        """Return the entries under a key; those under all keys where it is not known."""
+        """Return the entries under a key, or all entries if the key is unknown."""
         tables = self.of(module, table, steps)
         if not tables or not all(isinstance(leaf, ast.Dict | ast.List | ast.Tuple) for _, leaf in tables):
             return None
@@ -121,7 +121,7 @@ class Entries:
         return self._all(self.of(*item, steps) for item in chosen) if chosen else None
 
     def _pairs(self, module: ModuleText, table: ast.expr) -> Iterator[tuple[object, ast.expr]]:
-        """Yield keys and values of a table, those that the module adds later, too."""
+        """Yield keys and values of a table, including those that the module adds later."""
         if isinstance(table, ast.Dict):
             yield from ((_literal(key), value) for key, value in zip(table.keys, table.values, strict=True))
         elif isinstance(table, ast.List | ast.Tuple):

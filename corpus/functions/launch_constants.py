@@ -77,7 +77,7 @@ def without_launch_constants(
 
 
 class _WrittenBack:
-    """The outermost places of constants in a text, each with what it becomes."""
+    """The outermost places of constants in a text, each with its replacement."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class _WrittenBack:
         return self._originals.get(row.constant, repr(row.start))
 
     def _closing(self, before: ast.expr | ast.keyword, word: ast.keyword) -> str:
-        """Return the parentheses that close the argument before one that goes."""
+        """Return the parentheses that close the argument before a removed one."""
         between = self.offsets.data[self.offsets.end(before) : self.offsets.begin(word)].decode()
         return between.rpartition(",")[0]
 

@@ -26,7 +26,7 @@ _LARGEST_GROUP = 16
 
 
 def values_of(name: str, start: int, product: bool) -> tuple[Value, ...]:
-    """Return the values to try of a parameter: around its start, or around what is usual."""
+    """Return the values of a parameter to try: around its start, or around the usual value."""
     if name in _OPTION_VALUES:
         return tuple(sorted({start, *_OPTION_VALUES[name]}))
     upper = _tile_name(name)

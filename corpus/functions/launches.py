@@ -203,7 +203,7 @@ def _of_heuristics(sources: Sources, module: ModuleText, kernel: ast.FunctionDef
 
 
 def _of_config(sources: Sources, module: ModuleText, kernel: ast.FunctionDef) -> Iterator[Launched]:
-    """Yield what a decorator of the package's own gives a kernel from a single `triton.Config` that it leads to."""
+    """Yield the arguments that a package's own decorator takes from a single `triton.Config` and gives to a kernel."""
     configs, seen = list[tuple[ModuleText, ast.Call]](), set[ast.FunctionDef]()
     open_ = [found for item in kernel.decorator_list for found in _called(sources, module, item)]
     while open_:
@@ -282,7 +282,7 @@ def _closing(tail: bytes) -> int:
 
 
 def names_in(module: ModuleText) -> Collection[str]:
-    """Return the names that mean something in a module, those of its kernels' parameters, too."""
+    """Return the names in use in a module, including its kernels' parameters."""
     nodes = list(ast.walk(module.tree))
     found = {*module.definitions, *module.imports, *(item.id for item in nodes if isinstance(item, ast.Name))}
     return found | {item.arg for item in nodes if isinstance(item, ast.arg)}

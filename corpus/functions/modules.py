@@ -1,4 +1,4 @@
-"""Where a user's modules lie, and what the names in their texts stand for, as far as the texts tell."""
+"""Files of a user's modules, and the meaning of names in them, as far as the texts show."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Place:
 
     @property
     def top(self) -> str:
-        """The name of its package, or of the file's module where it is in none."""
+        """The name of its package, or of the file's module if it is in none."""
         return self.module.partition(".")[0]
 
     @property
@@ -77,7 +77,7 @@ class UserModules:
         self._known: dict[str, ModuleText | None] = {}
 
     def get(self, name: str) -> ModuleText | None:
-        """Return a module by its dotted name; None where there is none in Python that can be read."""
+        """Return a module by its dotted name; None without readable Python source."""
         if name not in self._known:
             self._known[name] = self._read(name)
         return self._known[name]
@@ -97,7 +97,7 @@ class UserModules:
 
 
 class ModuleText:
-    """One module: what its top-level statements define, and what its imports bind, wherever they stand."""
+    """One module: the definitions of its top-level statements, and the names of all its imports."""
 
     def __init__(self, name: str, path: Path) -> None:
         """Raises `KernelError` for a file that cannot be read."""

@@ -52,7 +52,7 @@ def declarations(
         for config in kernel.configs
     ]
     least = min((item.least for item in kernels), default=1)
-    # By the parameter's own name: a kernel's name before it says nothing of what it is.
+    # By the parameter's own name: a kernel's name before it says nothing about its kind.
     own = {constant: name.upper() for item in kernels for name, constant in item.constants.items()}
     near = {name: list(suggest({own[name]: value}).get(own[name], ())) for name, value in tuned.items()}
     near = {name: [item for item in values if _worth(name, item, least)] for name, values in near.items()}

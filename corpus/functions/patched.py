@@ -1,4 +1,4 @@
-"""A user's function as a patch makes it: its package with the changed files, to be checked once more."""
+"""A user's function with a patch applied: its package with the changed files, for another check."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .translation import UserFunction
 def require_correct(
     function: UserFunction, problem: TorchProblem, evaluator: Evaluator, files: Mapping[Path, str]
 ) -> None:
-    """Import the function's package in new processes with these texts of its files, and check it once more.
+    """Import the function's package in new processes with these texts of its files, and check it again.
 
     Raises `KernelError` where it cannot be imported or is not correct.
     """

@@ -70,7 +70,7 @@ def put_back(
 def merged(before: str, after: str) -> str:
     """Return `after` with the text of `before` for every statement that is the same in both, comments included.
 
-    What a rule or a model writes anew may be formatted in another way; what it left alone is not touched.
+    New statements of a rule or a model may be formatted differently; unchanged ones are not touched.
     """
     old, new = _Chunks(before), _Chunks(after)
     if old.forms == new.forms:
@@ -106,7 +106,7 @@ class _Chunks:
 
 
 def _merged_pair(old: _Chunks, i: int, new: _Chunks, k: int) -> str:
-    """Return a changed statement: of a function or class with the same head the body is merged, else it is new."""
+    """Return a changed statement: the body is merged for a function or class with the same head, otherwise replaced."""
     before, after = old.body[i], new.body[k]
     if not _same_head(before, after) or before.body[0].col_offset != after.body[0].col_offset:  # type: ignore[attr-defined]
         return _with_comments(old.texts[i], new.texts[k])
@@ -148,7 +148,7 @@ def _with_comments(before: str, after: str) -> str:
 def _with_lists(
     function: UserFunction, module: UserModule, text: str, kernel: PythonKernel, configs: Sequence[Config]
 ) -> str:
-    """Return a module's text with lists of configs in place of the single one that the parameters fill in."""
+    """Return a module's text with lists of configs in place of the single config of the parameters."""
     own = {item.kernel: item for item in function.kernels if item.module == module.name}
     before = {item.name: item for item in functions_of(module.text)}
     edits: list[tuple[ast.expr, str]] = []

@@ -1,4 +1,4 @@
-"""Which modules a candidate may change: those from a function to the kernels that it launches, as far as texts tell."""
+"""The modules that a candidate may change: from a function to the kernels that it launches, as far as texts show."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BACKWARD = ("backward", "vjp", "jvp")
 
 @dataclass
 class Reach:
-    """What a function's source depends on."""
+    """The names and modules on which a function's source depends."""
 
     modules: list[ModuleText]
     """Each after those that it takes from; the function's own is the last."""
@@ -31,7 +31,7 @@ class Reach:
 
 
 def reach(modules: UserModules, start: ModuleText, name: str) -> Reach:
-    """Follow a name of a module through what its definition mentions. Never fails: what is not found is left out."""
+    """Follow a name of a module through the names in its definition. Unknown names are left out."""
     walk = _NameWalk(modules)
     walk.follow(start, name.partition(".")[0])
     kept = {start.name}
@@ -65,7 +65,7 @@ class _NameWalk:
         self.kernels: dict[str, list[ast.FunctionDef]] = {}
 
     def follow(self, module: ModuleText, name: str) -> None:
-        """Note a name, wherever it is defined, what its definition mentions, and so on."""
+        """Note a name, wherever it is defined, and recursively the names in its definition."""
         self._ask(module, name)
         while self._asked and len(self.seen) < MOST_NAMES:
             self._visit(*self._asked.popleft())

@@ -1,4 +1,4 @@
-"""Runs code of a user's modules in a sandbox: what they compute when they are imported, such as lists of configs."""
+"""Runs a user's modules in a sandbox for values that they compute on import, such as lists of configs."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def confined_answer_of(
 ) -> Any:
     """Return the JSON in the last line that a program prints, as `answer_of` does, in a sandbox.
 
-    It works in the folder, the only place where it may write, and may read what is `shown`, too.
+    It works in the folder, the only place where it may write, and may also read `shown`.
     """
     confined = ["-P", "-c", _CONFINED, str(folder), "-P", "-c", program]
     environment = {**environment, SHOWN: os.pathsep.join(map(str, shown))}

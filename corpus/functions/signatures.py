@@ -10,7 +10,7 @@ _PLAIN = ("jit", "heuristics", "libentry")
 
 
 def argument_of(call: ast.Call, names: Sequence[str], name: str) -> ast.expr | None:
-    """Return what a call gives for a parameter; None where it does not, or not plainly."""
+    """Return a call's argument for a parameter; None if there is none, or it is not plain."""
     for word in call.keywords:
         if word.arg == name:
             return word.value
@@ -26,7 +26,7 @@ def positional_arguments(call: ast.Call, names: Sequence[str]) -> Iterator[tuple
 
 
 def default_of(function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> ast.expr | None:
-    """Return the default of a parameter; None where it has none."""
+    """Return the default of a parameter, or None."""
     plain = [*function.args.posonlyargs, *function.args.args]
     pairs: list[tuple[ast.arg, ast.expr | None]] = [
         *zip(reversed(plain), reversed(function.args.defaults), strict=False),
@@ -65,7 +65,7 @@ def heuristics(kernel: ast.FunctionDef) -> Iterator[tuple[str, ast.expr]]:
 
 
 def single_configs(function: ast.FunctionDef) -> list[ast.Call]:
-    """Return the `triton.Config(...)` of a function that stand in no list: what a kernel runs with, not a choice."""
+    """Return the `triton.Config(...)` calls in a function outside lists: a kernel's settings, not a choice."""
     found = []
     for statement in ast.walk(function):
         call = statement.value if isinstance(statement, ast.Return | ast.Assign) else None

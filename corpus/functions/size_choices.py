@@ -119,7 +119,7 @@ def values_at_places(
     workloads: Mapping[str, Sizes],
     starts: Mapping[str, Value],
 ) -> tuple[dict[PlaceKey, PlaceValue], list[str]]:
-    """Return what each place of constants becomes, and the constants whose values no size in scope tells apart.
+    """Return the replacement of each place of constants, and the constants whose values no size in scope distinguishes.
 
     `values` has for each constant its value at each workload, `scopes` for each place the sizes there, None at a
     workload that does not reach it. A place that no workload reaches keeps the value of the start. Of a constant that

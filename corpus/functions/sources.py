@@ -1,4 +1,4 @@
-"""Where a value of a launch comes from: the literal, assignment or default that gives it, in the user's texts."""
+"""The origin of a launch's value: the literal, assignment or default in the user's texts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[int, int], int]] = {
 }  # fmt: skip
 _SAME_VALUE = ("constexpr", "int")
 _EXTENTS = ("size", "stride", "numel", "dim", "ndimension", "element_size", "len", "data_ptr", "int", "float", "bool")
-"""Functions that say how large something is: what they return is given, not chosen."""
+"""Names of functions for sizes, whose results are given, not chosen."""
 
 
 class SiteForm(Enum):
@@ -33,11 +33,11 @@ class SiteForm(Enum):
     LITERAL = auto()
     """In place of a number."""
     CHOSEN = auto()
-    """Before what the user's code computes, which counts unless the constant is set."""
+    """Before a computed value of the user's code, which counts unless the constant is set."""
     AFTER = auto()
     """In an assignment after the statement that computes a name."""
     ADDED = auto()
-    """As an argument that the call did not have."""
+    """As a new argument of the call."""
     MERGED = auto()
     """In a dict of arguments."""
 
@@ -86,7 +86,7 @@ class Sources:
 
     @cached_property
     def reached(self) -> list[tuple[ModuleText, list[ast.AST]]]:
-        """The nodes of what a call of the function may use, by module."""
+        """The nodes that a call of the function may use, by module."""
         return [
             (module, list(nodes_of(statement, with_gradients=False)))
             for module in self._found.modules
@@ -150,7 +150,7 @@ class Sources:
 
     @cached_property
     def _calls(self) -> dict[ast.FunctionDef, list[tuple[ModuleText, ast.Call]]]:
-        """The calls of each function by its name, in what is reached."""
+        """The calls of each function in the reached code, by its name."""
         calls: dict[ast.FunctionDef, list[tuple[ModuleText, ast.Call]]] = {}
         for module, nodes in self.reached:
             for node in nodes:
@@ -304,7 +304,7 @@ def constant(node: ast.expr) -> int | None:
 
 
 def is_choice(node: ast.expr) -> bool:
-    """Return whether an expression chooses a value, other than one that a tensor's extents give."""
+    """Return whether an expression chooses a value that does not follow from a tensor's extents."""
     for item in ast.walk(node):
         if isinstance(item, ast.IfExp) or (isinstance(item, ast.Call) and _last(item.func) not in _EXTENTS):
             return True

@@ -1,4 +1,4 @@
-"""Where a callable stands: `path/to/ops.py::swiglu`, `package.module::Norm.forward`, or a Python function itself."""
+"""References to callables: `path/to/ops.py::swiglu`, `package.module::Norm.forward`, or a Python function itself."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Target:
 
     @property
     def place(self) -> Place:
-        """Where its module lies."""
+        """The place of its module."""
         return Place(self.path)
 
 

@@ -9,11 +9,11 @@ from ...core.source_text import source_lines
 
 Located = ast.expr | ast.stmt | ast.keyword
 Edit = tuple[int, int, str]
-"""Where a part begins and ends, in bytes, and what comes in its place."""
+"""Begin and end of a part in bytes, and its replacement."""
 
 
 class Offsets:
-    """Where nodes of a text's syntax tree begin and end, in bytes of UTF-8: `ast` counts columns in these."""
+    """Begin and end of a syntax tree's nodes, in bytes of UTF-8, in which `ast` counts columns."""
 
     def __init__(self, text: str) -> None:
         self.data = text.encode()
@@ -34,7 +34,7 @@ class Offsets:
         return self.data[self.begin(node) : self.end(node)].decode()
 
     def indent(self, node: Located) -> str | None:
-        """Return what stands before a node on its line; None where that is no empty space."""
+        """Return the white space before a node on its line; None if there is other text."""
         before = self.data[self._starts[node.lineno - 1] : self.begin(node)].decode()
         return None if before.strip() else before
 

@@ -1,4 +1,4 @@
-"""A user's function as a candidate and a problem, where it stands: both import the user's package."""
+"""A user's function as a candidate and a problem, in place: both import the user's package."""
 
 from __future__ import annotations
 
@@ -87,14 +87,14 @@ def get_inputs():
 
 @dataclass(frozen=True)
 class UserFunction:
-    """A function, what is judged of it, and what is needed to bring a result back."""
+    """A function, the problem and candidate made from it, and the data for writing a result back."""
 
     target: Target
     package: UserPackage
     kernels: tuple[Autotuned, ...]
     """Autotuned kernels whose config lists are replaced by the parameters."""
     launched: tuple[Launched, ...]
-    """What the other parameters set."""
+    """Launches that the other parameters set."""
     kernel: PythonKernel
     problem: TorchProblem
 
@@ -155,7 +155,7 @@ def _is_kernel(module: ModuleText, name: str) -> bool:
 
 
 def _parsed(source: str, name: str, text: str) -> PythonKernel:
-    """Return the candidate; its language is what the texts name where none of them imports one."""
+    """Return the candidate; if no text imports a language, a name in the texts decides it."""
     try:
         return PythonKernel.parse(source, name)
     except KernelError as error:
@@ -195,7 +195,7 @@ def _autotuned(package: UserPackage, found: Reach) -> tuple[Autotuned, ...]:
 def _with_constants(
     found: Reach, kernels: Sequence[Autotuned], rows: Sequence[Launched]
 ) -> tuple[tuple[Autotuned, ...], tuple[Launched, ...]]:
-    """Return both with names for their constants that mean nothing else in the texts."""
+    """Return both with names for their constants that the texts do not use otherwise."""
     taken = {*_RESERVED, *(name for module in found.modules for name in (*module.definitions, *module.imports))}
     names = unique_constants([(item.kernel, list(item.configs[0])) for item in kernels], taken)
     taken |= {constant for given in names for constant in given.values()}
@@ -212,7 +212,7 @@ def _with_constants(
 def _problem(
     package: UserPackage, modules: UserModules, target: Target, reference: Target, drawn: Target | None, inputs: str
 ) -> TorchProblem:
-    """Return the reference and its inputs as a problem, at all its workloads where it names several."""
+    """Return the reference and its inputs as a problem, at all its workloads if it names several."""
     files = [reference.path, *([drawn.path] if drawn else [])]
     digest = digest_of("\0".join([package.digest_text, *(path.read_text() for path in files)]))
     constants: dict[str, str] = {}
@@ -263,7 +263,7 @@ def _size_text(module: ModuleText, default: ast.expr) -> str:
 
 
 def _workloads(module: ModuleText) -> Mapping[str, Mapping[str, Any]]:
-    """Return the literal WORKLOADS of the inputs' module; empty where it has none."""
+    """Return the literal WORKLOADS of the inputs' module; empty without one."""
     if "WORKLOADS" not in module.definitions:
         return {}
     found = _literal(module, "WORKLOADS")
@@ -286,7 +286,7 @@ def _names(modules: UserModules, drawn: Target | None, constant: str) -> Sequenc
 
 
 def _literal(module: ModuleText, name: str) -> object:
-    """Return the literal that a module's constant has; None where it is not a literal."""
+    """Return the literal value of a module's constant; None for other values."""
     for statement in module.definitions.get(name, ()):
         if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
             try:

@@ -49,7 +49,7 @@ def main() -> None:
             return entered[-1]
 
     managers = cache.get_cache_manager
-    for module in (cache, autotuner):  # versions of Triton differ in where its autotuner takes it from
+    for module in (cache, autotuner):  # versions of Triton differ in the source that its autotuner uses
         vars(module)["get_cache_manager"] = lambda key: Writer(managers(key))
     autotuner.Autotuner._bench = bench
     jit.JITFunction.run = lambda self, *args, **options: None

@@ -50,7 +50,7 @@ class Partials:
 
 
 def alternative(whole: Sequence[str], parts: Sequence[str]) -> list[str]:
-    """Return lines that do the one where a program has a result for itself, and the other where it shares it."""
+    """Return lines for a program that computes a result alone, and for programs that share it."""
     return [f"if {SPLITS} == 1:", *(f"    {line}" for line in whole), "else:", *(f"    {line}" for line in parts)]
 
 

@@ -1,4 +1,4 @@
-"""Covers a graph by structures, and by calls of torch where none fits: cut where the roofline's cost is least.
+"""Covers a graph by structures, or calls of torch if none fits, with the least cost by the roofline.
 
 A cut is a value that is written to memory. With all values cut, each operator has its own kernel; the cover drops
 the cuts that cost more than they save, first those that structures name, then each alone.
@@ -21,7 +21,7 @@ from .views import base_of, is_creation, is_view, split_of
 BYTES_PER_S, PRODUCTS_PER_S, SCALARS_PER_S = 3e12, 5e14, 2e13
 """An H100's, rounded: covers differ by more than the devices that they are for."""
 LAUNCH_S, CALL_S = 3e-6, 1e-3
-"""Of a kernel; of a call of torch, which is chosen only where no structure fits."""
+"""Seconds of a kernel's launch, and of a call of torch, which is chosen only if no structure fits."""
 _BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "bfloat16": 2, "float16": 2, "int16": 2, "complex64": 8}
 _SWEEPS = 4
 
@@ -33,7 +33,7 @@ class CoverStep:
     region: Region
     kernel: WrittenKernel | None
     reason: str = ""
-    """Why torch computes it, where there is no kernel."""
+    """Why torch computes it, if there is no kernel."""
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -143,7 +143,7 @@ class GraphCover:
             self.cuts |= names
 
     def _step(self, root: str, stores: tuple[str, ...] = (), extra: frozenset[str] = frozenset()) -> CoverStep | None:
-        """Return the kernel or the call of a root; None where there is neither."""
+        """Return the kernel or the call of a root, or None."""
         inlined = self._inlined(root) | extra
         key = root, inlined, stores
         if key not in self._known:
@@ -223,7 +223,7 @@ def _total(steps: Iterable[CoverStep | None]) -> float:
 
 
 def cost(step: CoverStep) -> float:
-    """Return an estimate of a step's seconds: the roofline's, and what a launch takes."""
+    """Return an estimate of a step's seconds: the roofline's, and a launch."""
     graph = step.region.graph
     if step.kernel is None:
         return CALL_S

@@ -11,9 +11,9 @@ from .indices import Index
 FLOATS = ("float32", "float64", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
 INTEGERS = ("int64", "int32", "int16", "int8", "uint8")
 DTYPES = (*FLOATS, *INTEGERS, "bool")
-"""Those that structures compute with; others, such as complex numbers, are left to torch."""
+"""Dtypes that structures support; others, such as complex numbers, are left to torch."""
 _NAN = "tl.PropagateNan.ALL"
-"""What torch does, too."""
+"""Torch propagates NaN too."""
 _TRITON = {"bool": "int1", "float8_e4m3fn": "float8e4nv", "float8_e5m2": "float8e5"}
 
 
@@ -23,15 +23,15 @@ class Scalar:
 
     text: str
     dtype: str
-    """As it is computed: floats of less than 32 bits are computed in fp32."""
+    """Dtype of the computation: floats of less than 32 bits are computed in fp32."""
     constant: bool = False
     index: Index | None = None
-    """What it is as a sum of the kernel's indices, if it is a whole number that follows from them."""
+    """Its value as a sum of the kernel's indices, if it is an integer that follows from them."""
 
     loaded: str | None = None
-    """The variable of its bytes, if it was loaded and nothing else was done with it."""
+    """The variable of its bytes, if it was only loaded."""
     source: str = ""
-    """The dtype of what was loaded."""
+    """The loaded dtype."""
 
     def to(self, dtype: str) -> Scalar:
         """Return it in the form in which a dtype is computed."""

@@ -74,7 +74,7 @@ class Emitter(KernelLines):
         return found
 
     def tile(self, name: str, indices: Indices, shape: str) -> str:
-        """Return elements of a value as an operand of a product: in the value's dtype, zero where there are none."""
+        """Return elements of a value as an operand of a product: in the value's dtype, zero outside of it."""
         item, dtype = self.value(name, indices), self.graph.by_name[name].dtype
         if item.constant:
             text = f"tl.full({shape}, {item.text}, {triton_name(dtype)})"
@@ -124,7 +124,7 @@ class Emitter(KernelLines):
         return self.value(name, broadcast(indices, self.graph.by_name[name].shape))
 
     def _number(self, number: object, dtype: str) -> Scalar:
-        """Return a number in a dtype; a size that is free is one, too."""
+        """Return a number, or a free size, in a dtype."""
         if not isinstance(number, DynamicSize):
             return constant(number, dtype)
         size, wanted = cast("int", number), computed(dtype)
@@ -271,7 +271,7 @@ class Emitter(KernelLines):
 
 
 def _index_of(operator: str, given: Sequence[Scalar]) -> Index | None:
-    """Return what a whole number is as a sum of indices, if it is one."""
+    """Return an integer value as a sum of indices, if it is one."""
     known = [_whole(item) for item in given]
     if operator in CONVERSIONS and known:
         return known[0]

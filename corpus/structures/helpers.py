@@ -13,7 +13,7 @@ def {name}_or_nan(first, second):
 """
     for name, function in (("larger", "maximum"), ("smaller", "minimum"))
 }
-"""`tl.max` and `tl.min` leave NaN out, which torch returns; reductions with these keep it, by one instruction, too."""
+"""`tl.max` and `tl.min` ignore NaN, which torch returns; reductions with these keep it, also by one instruction."""
 
 
 def used_helpers(sources: Sequence[str]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Whole-number expressions of a kernel's indices: sums of multiples of symbols, with what is known of their ranges.
+"""Integer expressions of a kernel's indices: sums of multiples of symbols, with their known ranges.
 
 Views of tensors become arithmetic on indices: a reshape takes a linear index apart by quotients and remainders. These
 sums keep such expressions short: multiples of a divisor are taken out of it, and terms that are known to be smaller
@@ -100,7 +100,7 @@ class Index:
         return None
 
     def _split(self, divisor: int) -> tuple[Index, Index]:
-        """Return the quotient of what the divisor divides, and the rest."""
+        """Return the quotient of the terms that the divisor divides, and the remaining terms."""
         whole = {symbol for symbol, factor in self.terms if divides(divisor, factor)}
         outside = {symbol: factor // divisor for symbol, factor in self.terms if symbol in whole}
         inside = {symbol: factor for symbol, factor in self.terms if symbol not in whole}
@@ -171,7 +171,7 @@ def _sum(factors: dict[Symbol, int], offset: int) -> Index:
 
 
 def _joined(factors: dict[Symbol, int], offset: int) -> Index:
-    """Return a sum in which a quotient times its divisor and the remainder are what they are parts of."""
+    """Return a sum in which a quotient times its divisor plus the remainder is replaced by the dividend."""
     for symbol, factor in factors.items():
         if symbol.quotient is None or symbol.quotient[2] or not factor:
             continue

@@ -67,7 +67,7 @@ class KernelLines:
         return replace(item, text=self.variable(item.text))
 
     def known(self, key: object) -> Scalar | None:
-        """Return what is remembered under a key in this block or one around it."""
+        """Return the value stored under a key in this block or an enclosing one."""
         return next((scope.known[key] for scope in reversed(self._scopes) if key in scope.known), None)
 
     def remember(self, key: object, item: Scalar) -> None:
@@ -76,7 +76,7 @@ class KernelLines:
 
     @contextlib.contextmanager
     def masked(self, *conditions: str) -> Iterator[None]:
-        """Inside, loads are made only under these conditions, too."""
+        """Add these conditions to all loads inside the block."""
         before, self.masks = self.masks, (*self.masks, *conditions)
         try:
             yield
@@ -92,7 +92,7 @@ class KernelLines:
         masks: Sequence[str] = (),
         spread: bool = False,
     ) -> None:
-        """Write an element of a value to its buffer. `tile` is the shape of what the kernel computes at once.
+        """Write an element of a value to its buffer. `tile` is the shape that the kernel computes at once.
 
         With `spread` the position may be without one of the tile's dimensions, which has one element in the buffer.
         """

@@ -19,7 +19,7 @@ SPLITS = "SPLITS"
 MULTIPROCESSORS = HOPPER.card.multiprocessors
 """An H100's."""
 SHARED_BYTES = HOPPER.block_shared_bytes
-"""What a program may have of an H100's shared memory."""
+"""Bytes of an H100's shared memory that a program may use."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class LaunchParameter:
 
 @dataclass(frozen=True)
 class KernelWork:
-    """What a kernel does, for the cost of a cover."""
+    """A kernel's operations and bytes, for the cost of a cover."""
 
     scalar: float
     """Operations on single elements."""
@@ -82,7 +82,7 @@ class Scratch:
 
 @dataclass(frozen=True)
 class SecondLaunch:
-    """Combines, in a fixed order, what the programs of a first launch computed of one result."""
+    """Combines, in a fixed order, the parts of one result that the programs of a first launch computed."""
 
     name: str
     source: str
@@ -90,10 +90,10 @@ class SecondLaunch:
     buffers: tuple[str, ...]
     grid: tuple[str, ...]
     parameters: Mapping[str, LaunchParameter]
-    """Those that only this launch has."""
+    """Parameters of this launch only."""
     scratch: tuple[Scratch, ...]
     shared: tuple[str, ...] = (SPLITS,)
-    """Parameters of the first launch that it gets, too."""
+    """Parameters that it shares with the first launch."""
     condition: str = f"{SPLITS} > 1"
     """Over the parameters: whether it is needed."""
 
@@ -152,7 +152,7 @@ class Structure:
     dynamic: bool = False
     """Whether it takes sizes that are free within a range."""
     in_library: bool = False
-    """Whether torch's library has kernels for what it anchors, which may be faster."""
+    """Whether torch's library has kernels for its operators, which may be faster."""
 
 
 def filled(template: str, emitter: Emitter, lines: Mapping[str, Sequence[str]], **texts: object) -> str:
@@ -181,7 +181,7 @@ def _without_unused(lines: Sequence[str]) -> list[str]:
 
 
 def kernel_name(region: Region, structure: str) -> str:
-    """Return a name that says what a kernel does, from its operators."""
+    """Return a kernel's name, made from its operators."""
     skipped = {"sub", "view", "clone", "where", "to_copy", "add", "mul", "div", "permute", "expand", "neg", "full"}
     named = [value.operator.split(".")[1].strip("_") for value in region.topological() if "." in value.operator]
     words = list(dict.fromkeys(name for name in named if name not in skipped)) or list(dict.fromkeys(named))

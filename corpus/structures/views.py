@@ -27,7 +27,7 @@ def plain_name(value: GraphValue) -> str:
 
 
 def split_of(graph: OperatorGraph, value: GraphValue) -> GraphValue | None:
-    """Return the operation that splits a tensor, of one of its parts; else None."""
+    """Return the split operation that a part of a tensor comes from, or None."""
     if value.operator != "getitem":
         return None
     whole = graph.by_name[value.operands[0]]
@@ -122,7 +122,7 @@ def _at(given: Sequence[object], place: int, default: int) -> int:
 
 
 def _offset_at(given: Sequence[object], place: int) -> int:
-    """Return a number of elements to skip, which may be a size of a range; 0 where none is given."""
+    """Return a number of elements to skip, which may be a free size; 0 by default."""
     found = given[place] if len(given) > place else None
     return cast("int", found) if isinstance(found, int | DynamicSize) else 0
 

@@ -1,4 +1,4 @@
-"""Whole models: regions of the graphs that torch.compile gets, the store of what was found for them, and the backend.
+"""Whole models: regions of torch.compile's graphs, the store of their results, and the backend.
 
 A region is written as the source of a reference (`region.py`); this text is its key, and the problem that is optimized.
 """

@@ -77,7 +77,7 @@ def chosen() -> tuple[str, tuple[str, ...]]:
 
 
 def _store() -> RegionStore | None:
-    """Return the process's store; None where it has no entry."""
+    """Return the process's store; None if it has no entry."""
     from .store import opened
 
     store = opened()

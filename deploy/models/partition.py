@@ -27,7 +27,7 @@ _VIEWS = _words(
 )
 """Operators that arrange elements: they belong to the regions that read them."""
 _CREATIONS = _words("full arange iota scalar_tensor")
-"""Operators without operands, which belong to the regions that read them, too."""
+"""Operators without operands, which also belong to the regions that read them."""
 _FOLLOWING = _words(
     "sum mean amax amin var var_mean any all argmax argmin prod _softmax _log_softmax where clone copy _to_copy cat "
     "stack embedding gather index index_select select_scatter slice_scatter constant_pad_nd full_like zeros_like "
@@ -74,7 +74,7 @@ def regions_of(graph: Graph) -> list[NodeGroup]:
             if other is not None and levels[operand] == levels[node] and other is not found:
                 found = _joined(group_of, other, found)
     for group in dict.fromkeys(group_of.values()):
-        if group_of[group.nodes[0]] is group:  # else another one has its nodes by now
+        if group_of[group.nodes[0]] is group:  # otherwise another region has its nodes by now
             _join_attention(group, group_of)
     order = {node: place for place, node in enumerate(graph.nodes)}
     groups = list(dict.fromkeys(group_of.values()))

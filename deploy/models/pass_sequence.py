@@ -28,6 +28,6 @@ class PassSequence(_AWARE):  # type: ignore[misc]
                 each(graph)
 
     def uuid(self) -> Any:
-        """Return what compiled code depends on: None, which keeps it out of caches, where one of them does not say."""
+        """Return the key of compiled code. None, if one pass has no key, keeps the code out of caches."""
         known = [each.uuid() if isinstance(each, CustomGraphPass) else None for each in self._passes]
         return known if all(known) else None

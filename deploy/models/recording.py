@@ -1,4 +1,4 @@
-"""Records what a model runs: each region as a problem file, with counts and what kind of values it got.
+"""Records the regions of a model that run: each as a problem file, with counts and statistics of its inputs.
 
 The first call of a compiled graph is interpreted beside Inductor's code to look at values; no data are kept.
 """
@@ -32,7 +32,7 @@ from .steps import StepShares
 
 @dataclass
 class RecordedRegion:
-    """A region that ran, once for all places where it is."""
+    """A region that ran, counted once for all its places in the model."""
 
     region: ModelRegion
     calls: int = 0
@@ -42,7 +42,7 @@ class RecordedRegion:
     shared: bool = False
     """Whether it was there when shares of a step were taken."""
     inputs: list[TensorStatistics | None] = field(default_factory=list)
-    """What its inputs were like in the first place; None for those that were not seen."""
+    """Statistics of its inputs in its first place; None for inputs that were not seen."""
 
     def source(self, shares: StepShares | None) -> str:
         """Return its problem file."""
@@ -58,12 +58,12 @@ class RecordedRegion:
 
 
 class RegionRecorder:
-    """What one process recorded, for a folder."""
+    """Records the regions of one process for a folder."""
 
     def __init__(self, folder: Path, profiler: StepProfiler) -> None:
         self.folder = folder
         self.shares: StepShares | None = None
-        """What regions took of a step; None until some steps were repeated."""
+        """Shares of a step by region; None until some steps were repeated."""
         self._profiler = profiler
         profiler.tell(self._profiled)
         self.regions: dict[str, RecordedRegion] = {}
@@ -199,7 +199,7 @@ _UNSEEN = object()
 
 @lru_cache(maxsize=1)
 def recorder_for(folder: Path) -> RegionRecorder:
-    """Return the recorder of this process, which writes once more when Python ends."""
+    """Return the recorder of this process, which writes again when Python ends."""
     recorder = RegionRecorder(folder, step_profiler())
     atexit.register(recorder.write)
     return recorder

@@ -24,7 +24,7 @@ def region_key(text: str, where: str) -> str:
 
 
 def reference_text(source: str) -> str:
-    """Return the normal form of a problem's `Model`. Raises `ProblemError` where it is not the file of a region.
+    """Return the normal form of a problem's `Model`. Raises `ProblemError` if it is not the file of a region.
 
     Comments, order of the file and what makes the inputs do not matter; sizes, strides and dtypes stand in the
     annotations of `forward`.

@@ -74,7 +74,7 @@ class ModelRegion:
 
 
 def written_region(group: NodeGroup) -> ModelRegion:
-    """Return a region with its text. Raises `UnwrittenRegionError` for one that no deployed operator can serve."""
+    """Return a region with its text. Raises `UnwrittenRegionError` if no deployed operator can serve it."""
     writer = _RegionWriter(group)
     outputs = group.outputs()
     if not outputs:

@@ -17,7 +17,7 @@ from .reference import architecture, reference_tensors, reference_text
 from .store import LEAST_GAIN, StoredRegion, version_of
 
 INTERVAL = "interval_compile"
-"""Of a kernel's evidence: the interval of its speedup over torch.compile."""
+"""Key in a kernel's evidence: the interval of its speedup over torch.compile."""
 _OPERATOR = "kernelwright_regions::region"
 _CHECKED = "kernelwright_region_checked"
 

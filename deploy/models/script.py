@@ -1,9 +1,9 @@
-"""Runs a script as `python SCRIPT ARGS` does, and writes what its compiled models did: see `watch.py`.
+"""Runs a script as `python SCRIPT ARGS` does, and writes a report on its compiled models: see `watch.py`.
 
     python -m kernelwright.deploy.models.script REPORT.json plain|store|values SCRIPT [ARGS]
 
 `plain` leaves torch.compile to Inductor; `store` has kernelwright's backend in its place, and so has `values`, which
-keeps outputs, too. Variables of the backend say what it does.
+keeps outputs, too. Environment variables configure the backend.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 
 def main(report: str, way: str, script: str, *arguments: str) -> int:
-    """Run a script. Return its exit code, 1 where it raised."""
+    """Run a script. Return its exit code, 1 if it raised."""
     from .backend import chosen, kernelwright
     from .watch import ModelWatch
 

@@ -1,4 +1,4 @@
-"""Runs of a script with compiled models, each in a fresh process, and comparisons of what they returned."""
+"""Runs of a script with compiled models, each in a fresh process, and comparisons of their outputs."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class GraphBreak:
     """A place where Dynamo ended a graph."""
 
     where: str
-    """'train.py:9'; '' where it is not known."""
+    """'train.py:9'; '' if unknown."""
     reason: str
     count: int
 
 
 @dataclass(frozen=True)
 class ScriptRun:
-    """What compiled models did in one run of a script; fields as `ModelWatch.report` has them."""
+    """The compiled models of one run of a script; fields as in `ModelWatch.report`."""
 
     compiled: int
     """How often torch.compile was called."""
@@ -58,7 +58,7 @@ class ScriptRun:
     dtypes: tuple[str, ...] = ()
 
     def counted(self, warmup: int) -> tuple[float, ...]:
-        """Return the times of steps after the first ones. Raises `OptionError` where there are too few."""
+        """Return the times of steps after the first ones. Raises `OptionError` if there are too few."""
         found = self.steps_ms[warmup:]
         if len(found) < LEAST:
             what = "marks of kernelwright.step()" if self.marked else "calls of the compiled model"
@@ -73,7 +73,7 @@ class ScriptRun:
 def run_script(
     script: Path, arguments: Sequence[str], folder: Path, way: str, variables: Mapping[str, str]
 ) -> ScriptRun:
-    """Run a script and return what its compiled models did.
+    """Run a script and return the report on its compiled models.
 
     `way` is that of `script.py`; `folder` takes the report; `variables` are the backend's. Raises `OptionError` for a
     script that fails.
@@ -131,7 +131,7 @@ class Agreement:
 
 
 def compared(one: ScriptRun, other: ScriptRun, tolerance: float | None) -> Agreement | None:
-    """Compare the values of two runs; None where there are none. By default the dtypes say the tolerance."""
+    """Compare the values of two runs; None without values. The default tolerance depends on the dtypes."""
     exact = set(one.dtypes) <= {"float32", "float64"}
     allowed = tolerance if tolerance is not None else 1e-3 if exact else 2e-2
     rows = [pair for pair in ((one.curve, other.curve), *zip(one.outputs, other.outputs, strict=False)) if pair[0]]
@@ -145,7 +145,7 @@ def compared(one: ScriptRun, other: ScriptRun, tolerance: float | None) -> Agree
 
 
 def _error(expected: Sequence[float], found: Sequence[float]) -> float:
-    """Return the largest difference, as a part of the largest expected value; infinity where one is not a number."""
+    """Return the largest difference relative to the largest expected value; infinity if a value is NaN."""
     if len(expected) != len(found):
         return math.inf
     different = [(wanted, seen) for wanted, seen in zip(expected, found, strict=True) if not _same(wanted, seen)]
@@ -170,7 +170,7 @@ class RegionRow:
     """Its operators: 'addmm, relu'."""
     calls: int
     before_ms: float | None
-    """Its time in a step with plain torch.compile; None where no step was profiled."""
+    """Its time in a step with plain torch.compile; None if no step was profiled."""
     after_ms: float | None
     entry: str = field(default="")
     """The entry of the store that serves it; '' if none does."""

@@ -60,13 +60,13 @@ _RANGES = _OpenRange()
 
 
 def enter_range(name: str) -> None:
-    """Begin the range of a kernel, for code that Inductor wrote; the one before ends."""
+    """Begin the profiler range of a kernel, called by Inductor's code; the previous range ends."""
     _RANGES.enter(name)
 
 
 @contextlib.contextmanager
 def _ranges_in_code() -> Iterator[None]:
-    """Have Inductor begin a range before each kernel, where it would write from which nodes the kernel is."""
+    """Make Inductor begin a range before each kernel, instead of a comment on the kernel's nodes."""
     before = PythonWrapperCodegen.write_provenance_debug_handle
 
     def write(self: Any, kernel_name: str, debug_handle: int | None = None) -> None:
@@ -261,7 +261,7 @@ def step_profiler() -> StepProfiler:
 
 @lru_cache(maxsize=1)
 def write_shares(path: Path) -> StepProfiler:
-    """Return the profiler of this process, which writes what it finds to a file; one that cannot be is a warning."""
+    """Return the profiler of this process, which writes its results to a file, or warns if that fails."""
 
     def write(shares: StepShares) -> None:
         try:

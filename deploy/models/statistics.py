@@ -1,4 +1,4 @@
-"""What kind of values a tensor has, and an expression that draws others of that kind."""
+"""Statistics of a tensor's values, and an expression that draws similar values."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 LISTENERS: list[Callable[[Any], None]] = []
-"""What is called at the end of each step, with the value that the script gave: timers and profilers of this process."""
+"""Functions called at the end of each step with the script's value: timers and profilers of this process."""
 
 
 def step(value: Any = None) -> None:
@@ -24,7 +24,7 @@ def step(value: Any = None) -> None:
 
 @dataclass(frozen=True)
 class StepShares:
-    """What a step takes, in milliseconds."""
+    """Times of a step's parts, in milliseconds."""
 
     step_ms: float
     host_ms: float
@@ -36,5 +36,5 @@ class StepShares:
 
     @classmethod
     def read(cls, path: Path) -> StepShares | None:
-        """Return what `StepProfiler` wrote; None where there is nothing, as no step was repeated."""
+        """Read the file of `StepProfiler`; None if no step was repeated."""
         return cls(**json.loads(path.read_text())) if path.exists() else None

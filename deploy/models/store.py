@@ -1,4 +1,4 @@
-"""The store of what was found for regions: one readable file an entry, named by its region and its own digest.
+"""The store of results for regions: one readable file per entry, named by its region and its own digest.
 
 Several folders are searched in order; the first one is written to. Entries are code, so a file that anyone may write
 or add is not used, nor is one whose text has another digest than its name.
@@ -36,7 +36,7 @@ _ModuleName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*$")]
 
 
 class StoredRegion(BaseModel):
-    """What was found for a region."""
+    """The result for a region."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -44,13 +44,13 @@ class StoredRegion(BaseModel):
     device: str
     """The architecture, as `architecture` has it."""
     versions: dict[str, str]
-    """Of torch and the kernel's language, when it was measured."""
+    """Versions of torch and the kernel's language at the measurement."""
     compile_ms: float = Field(gt=0)
     """Median time of Inductor's code."""
     latency_ms: float = Field(gt=0)
     """Median time of the kernels, measured in turns with it."""
     gain_interval: tuple[float, float] | None = None
-    """Of the gain, from the 95 % intervals of both medians."""
+    """Interval of the gain, from the 95 % intervals of both medians."""
     table: dict[str, Any]
     """table.json of the deployed operator."""
     problem: str
@@ -173,7 +173,7 @@ class RegionStore:
         return self._file(next(iter(found.values()))) if found else None
 
     def add(self, entry: StoredRegion) -> Path:
-        """Write an entry to the first folder. Raises `ResultsError` where it cannot be written."""
+        """Write an entry to the first folder. Raises `ResultsError` if that fails."""
         text = entry.to_text()
         path = self.folders[0] / f"{entry.key}-{hashlib.sha256(text.encode()).hexdigest()}.yaml"
         write_whole(path, text, f"free space there, or set {FOLDERS} to another folder")

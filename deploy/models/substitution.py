@@ -55,14 +55,14 @@ class LoadedEntries:
 
     def load(self, file: StoreFile) -> DeployedOperator:
         """Return an entry's operator. Raises whatever loading it raises."""
-        with self._loading:  # else another thread would find a module that is not complete
+        with self._loading:  # otherwise another thread could find an incomplete module
             if file.name not in self._operators:
                 assert file.entry is not None
                 self._operators[file.name] = load_operator(file.entry, file.name)
         return self._operators[file.name]
 
     def named(self, name: str) -> DeployedOperator:
-        """Return the operator of an entry that compiled code names. Raises `RuntimeError` where it is gone."""
+        """Return the operator of an entry that compiled code names. Raises `RuntimeError` if it is gone."""
         if name not in self._operators:
             file = self.store.named(name) if self.store is not None else None
             if file is None or file.problem:
@@ -88,7 +88,7 @@ class LoadedEntries:
 
 
 LOADED = LoadedEntries()
-"""Of the process: compiled code finds its entries here."""
+"""The process's entries, where compiled code finds them."""
 _LIBRARY = torch.library.Library("kernelwright", "FRAGMENT")
 _LIBRARY.define("region(str entry, Tensor[] inputs) -> Tensor[]")
 _LIBRARY.impl("region", LOADED.call, "CPU")
@@ -155,7 +155,7 @@ class RegionPass(CustomGraphPass):  # type: ignore[misc]
         try:
             loaded = LOADED.load(file)
             reason = loaded.dispatch.rows[0].mismatch(inputs)
-            with detect_fake_mode(inputs) or contextlib.nullcontext():  # in which what it creates is fake, too
+            with detect_fake_mode(inputs) or contextlib.nullcontext():  # which makes new tensors fake too
                 made = [] if reason else _listed(loaded.fake(*inputs))
         except Exception as error:
             _warn(f"{file.path} is not used: {first_line(error)}")

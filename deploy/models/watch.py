@@ -49,7 +49,7 @@ class ModelWatch:
         LISTENERS.append(self._marked)
 
     def report(self) -> dict[str, Any]:
-        """Return what was seen, as plain data. Stamps become times of steps in milliseconds."""
+        """Return the observations as plain data. Time stamps become times of steps in milliseconds."""
         most = max(map(len, self._calls), default=0)
         chosen = next((place for place, calls in enumerate(self._calls) if len(calls) == most), None)
         stamps = self._marks or (self._calls[chosen] if chosen is not None else [])

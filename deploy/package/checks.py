@@ -28,7 +28,7 @@ class SizeCheck:
     by_kernel: bool
     """Whether the kernel served the calls, and not the reference."""
     settings: str = ""
-    """Settings of torch that are not its defaults and change what the reference computes. TF32 was off in any case."""
+    """Settings of torch that are not defaults and change the reference's results. TF32 was off in any case."""
 
     @property
     def passed(self) -> bool:

@@ -26,7 +26,7 @@ class TableRow:
     device: str
     """'cpu' or 'cuda'."""
     arguments: tuple[Any, ...]
-    """In order: [dtype, [sizes]] of a tensor, where a size is a number, 'tokens' or '64*tokens'; else a value.
+    """In order: [dtype, [sizes]] for a tensor, with a number, 'tokens' or '64*tokens' as a size; otherwise a value.
 
     A third element is the order of the dimensions in memory, the outermost first, where it is not theirs.
     """

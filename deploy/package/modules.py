@@ -77,7 +77,7 @@ class PackageModules:
         """Return the reference's file as a module with these constants set, one for each set of sizes."""
         name = f"{self._package}.reference_at_{zlib.crc32(repr(sorted(sizes.items())).encode()):08x}"
         with _LOADING:
-            if name not in sys.modules:  # where torch.compile looks for it, too
+            if name not in sys.modules:  # torch.compile looks for it there too
                 sys.modules[name] = _loaded(name, self._folder / "reference.py", sizes)
             return sys.modules[name]
 

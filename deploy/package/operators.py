@@ -23,14 +23,14 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 @dataclass(slots=True)
 class _Ready:
-    """What calls of a key need, in one thread."""
+    """Prepared state for calls of one key in one thread."""
 
     kernel: BoundModule
     repeatable: bool
     """Whether the next call is to be recorded."""
     plan: CallPlan | None = None
     device: int | None = None
-    """The GPU that must be the current one; None where there is no other."""
+    """The GPU that must be the current one; None if there is only one."""
 
 
 class DeployedOperator:
@@ -55,7 +55,7 @@ class DeployedOperator:
         self.operator: Any = None
         """The operator, once it is registered."""
         self.gradients: DeployedOperator | None = None
-        """The operator of the gradients: of inputs, the outputs' gradients, and weights. None where there is none."""
+        """The operator of the gradients, of inputs, the outputs' gradients and weights; None without one."""
         self._ready = threading.local()
         self._tuple: bool = table["returns_tuple"]
         self._own_tensors: bool = table["reference_has_own_tensors"]

@@ -1,4 +1,4 @@
-"""Plans of calls: what a kernel's Python did in one call, as steps that later calls with the same key repeat.
+"""Plans of calls: the steps of a kernel's Python in one call, which later calls with the same key repeat.
 
 A call allocates tensors, takes views, calls operators of torch and launches kernels. `CallRecorder` notes these steps
 with the origin of each tensor; a `CallPlan` does them again with other tensors, without the kernel's Python. What a
@@ -39,7 +39,7 @@ def recorder() -> CallRecorder | None:
 
 @dataclass(frozen=True)
 class _PlanStep:
-    """One step: what it does, which tensors it needs, and which it makes."""
+    """One step: its function, the tensors that it needs, and those that it makes."""
 
     bind: Callable[[dict[int, int]], Run]
     """Return what does the step, given the place of each tensor in a plan."""
@@ -156,7 +156,7 @@ class CallRecorder(TorchDispatchMode):  # type: ignore[misc]
         return result
 
     def plan(self, outputs: Sequence[torch.Tensor], returns_tuple: bool) -> CallPlan | None:
-        """Return the plan of a call with these outputs; None where it cannot be repeated from its steps."""
+        """Return the plan of a call with these outputs; None if its steps do not repeat it."""
         numbers = [self._numbers.get(id(item)) for item in outputs]
         known = [number for number in numbers if number is not None]
         roots = {self._roots[number] for number in known}
@@ -258,7 +258,7 @@ def _tilelang_calls() -> Iterator[None]:
 
 
 def _without_gradients(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a kernel that takes tensors that require gradients, which is none of its business."""
+    """Return a kernel that ignores whether tensors require gradients."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return kernel(*[item.detach() if getattr(item, "requires_grad", False) else item for item in args], **kwargs)

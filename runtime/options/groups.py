@@ -31,14 +31,14 @@ class Backend(StrEnum):
 
 
 def require_examples(name: str, folder: Path | None) -> None:
-    """Raise `OptionError` for a folder of worked examples that is named and not there."""
+    """Raise `OptionError` for a named folder of worked examples that does not exist."""
     if folder is not None and not folder.is_dir():
         raise mistake(f"`{name}` {folder} is not a folder", "'kernelwright corpus add' makes one")
 
 
 def parse_tolerance(text: str) -> tuple[float | None, float | None]:
     """Return the absolute and the relative tolerance in a text such as '1e-3,1e-2', 'rtol=1e-2' or
-    'rtol=1e-2,atol=1e-3'; None for one that it does not give. Raises `ValueError`."""
+    'rtol=1e-2,atol=1e-3'; None for the one that is not given. Raises `ValueError`."""
     named = dict(zip(("atol", "rtol"), text.split(","), strict=False)) if "=" not in text else {}
     named = named or dict(part.strip().partition("=")[::2] for part in text.split(","))
     found = {name.strip(): float(number) for name, number in named.items()}
@@ -120,7 +120,7 @@ class FunctionOptions(KernelOptions):
     )
 
     def check(self) -> None:
-        """Raise `OptionError` for a reference or inputs without a function, a tolerance that is none, and Modal."""
+        """Raise `OptionError` for a reference or inputs without a function, an invalid tolerance, and Modal."""
         super().check()
         if self.tolerance is not None:
             try:
@@ -222,7 +222,7 @@ class ModelOptions(Options):
 class EarlierRunsOptions(Options):
     """Use of earlier runs."""
 
-    archive: bool = option(True, "Neither use nor extend the archive of what earlier runs learned.", OUTPUT)
+    archive: bool = option(True, "Neither use nor extend the archive of earlier runs.", OUTPUT)
     examples: Path | None = option(
         None,
         "A folder of worked examples in addition to the shipped ones, written by 'kernelwright corpus add'; by default "
@@ -275,7 +275,7 @@ class BudgetOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class ResultOptions(Options):
-    """Where a run leaves its files."""
+    """Where a run writes its files."""
 
     results: Path = option(Path("results"), "Folder for a run's files.", OUTPUT)
     resume: bool = option(False, "Continue where an earlier run stopped.", OUTPUT, trusted=True)

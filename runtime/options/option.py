@@ -1,4 +1,4 @@
-"""One option: a field of a dataclass that knows its meaning, its group and its limits.
+"""One option: a dataclass field with its meaning, group and limits.
 
 Options are named as Python names them. A command line derives its flags from the fields: see `cli/parameters.py`.
 """
@@ -55,15 +55,15 @@ class Details:
     Such options decide where keys and
     data go, what code runs and how it is contained, what a run may use, or what counts as proof."""
     texts: bool = False
-    """Whether a command line gives it as texts, once for each, and no configuration does."""
+    """Whether a command line gives it as strings, one flag for each, and no configuration can."""
     settable: bool = True
     """Whether a configuration may set it."""
     python_only: bool = False
     """Whether no command line can give it, such as an object."""
     argument: bool = False
-    """Whether a command line takes it as an argument, too."""
+    """Whether a command line also takes it as an argument."""
     choices: Callable[[], Mapping[str, str]] | None = None
-    """Returns the names that it takes, each with a description, or ''. They are looked up when shown, for other
+    """Returns the names that it takes, each with a description, or ''. They are looked up when shown, since other
     packages may add some."""
 
     @property
@@ -134,7 +134,7 @@ class Options:
 
 
 def mistake(message: str, hint: str = "") -> OptionError:
-    """Return an `OptionError`, with which comes all of `core`: help must not wait for that."""
+    """Return an `OptionError`. Its import loads all of `core`, for which help must not wait."""
     from ...core.errors import OptionError
 
     return OptionError(message, hint)

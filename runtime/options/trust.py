@@ -106,7 +106,7 @@ class TimingOptions(ProofOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class SanitizeOptions(Options):
-    """Whether compute-sanitizer looks at the fastest kernels of a run, on a GPU; on a CPU nothing does."""
+    """Whether compute-sanitizer checks the fastest kernels of a run; only on a GPU."""
 
     sanitize: bool = option(
         True,
@@ -129,7 +129,7 @@ class TargetOptions(TimingOptions):
 
     @property
     def target_baseline(self) -> Against:
-        """The baseline that was asked for, or the reference."""
+        """The requested baseline, or the reference."""
         if self.against is not None:
             return self.against
         return Against.DEFAULT if self.precision is Precision.DEFAULT else Against.STRICT

@@ -22,7 +22,7 @@ def tuner_for(
     profile: Profile | None = None,
     stride: int = 1,
 ) -> Tuner:
-    """Create a tuner by its name, as `catalogue.create_tuner` does, that searches each launch by itself where it can.
+    """Create a tuner by its name, as `catalogue.create_tuner` does, that searches each launch separately if possible.
 
     It can where the kernel has groups of parameters with launches of their own, and the tuner learns from results.
     """

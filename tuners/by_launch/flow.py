@@ -1,4 +1,4 @@
-"""Which constants of a kernel file reach which of its launches, by following values through the source.
+"""Which constants of a kernel file affect which of its launches, by following values through the source.
 
 A constant reaches a launch where it is in the kernel's text, in its arguments or its grid, in what decides whether it
 is launched, or in how a tensor that it takes was made. What a launch writes into a tensor depends on no constant, or
@@ -23,7 +23,7 @@ _LOOPS = (ast.For, ast.AsyncFor)
 
 @dataclass(frozen=True)
 class _Flow:
-    """What went into a value: constants, and the kernels that a call of it launches."""
+    """The sources of a value: constants, and the kernels that a call of it launches."""
 
     constants: frozenset[str] = frozenset()
     kernels: frozenset[str] = frozenset()
@@ -38,7 +38,7 @@ _NOTHING = _Flow()
 def constants_by_launch(source: str, constants: Collection[str]) -> Mapping[str, frozenset[str]]:
     """Return the given constants that reach each kernel that the source launches, by its function's name.
 
-    Empty for what is no Python, and for nesting that is too deep to follow.
+    Empty for text that is not Python, and for nesting that is too deep to follow.
     """
     try:
         return _Follower(syntax_tree(source), constants).launches()
@@ -68,7 +68,7 @@ class _Follower:
         self._attributes: defaultdict[str, _Flow] = defaultdict(_Flow)
         self._returned: defaultdict[ast.AST, _Flow] = defaultdict(_Flow)
         self._entered: defaultdict[ast.AST, _Flow] = defaultdict(_Flow)
-        """What decides whether a function is called."""
+        """By function, the values that decide whether it is called."""
         self._reached: defaultdict[str, frozenset[str]] = defaultdict(frozenset)
         self._seen: dict[ast.AST, _Flow] = {}
         self._open: set[ast.AST] = set()
@@ -90,7 +90,7 @@ class _Follower:
         return [dict(table) for table in tables]
 
     def _statement(self, node: ast.AST) -> None:
-        """Store what a statement binds or returns, and note what it launches."""
+        """Store the values that a statement binds or returns, and note its launches."""
         match node:
             case ast.Assign(targets=targets, value=value):
                 for target in targets:
@@ -162,7 +162,7 @@ class _Follower:
         return found
 
     def _definition(self, function: _Named) -> _Flow:
-        """Return what is in a function's text from outside of it: a kernel's constants, also those of its helpers."""
+        """Return the outer values in a function's text: a kernel's constants, including those of its helpers."""
         if function in self._open:
             return _NOTHING
         if function not in self._seen or self._open:
@@ -211,7 +211,7 @@ class _Follower:
         return [function for function in found if function not in self._kernels]
 
     def _enter(self, function: _Named, call: ast.Call) -> None:
-        """Give a function's parameters what a call gives them."""
+        """Bind a function's parameters to a call's arguments."""
         scope = self._scopes.inner[function]
         arguments = function.args
         names = [item.arg for item in [*arguments.posonlyargs, *arguments.args]]
@@ -229,7 +229,7 @@ class _Follower:
         self._entered[function] |= self._context(call)
 
     def _result_of(self, kernels: Collection[str]) -> _Flow:
-        """Return what decides the shape of the tensors that a launch returns: what its outputs are annotated with."""
+        """Return the values that decide the shape of a launch's returned tensors: the annotations of its outputs."""
         found = _NOTHING
         for kernel in self._kernels:
             if kernel.name in kernels:
@@ -277,7 +277,7 @@ class _Follower:
 
 
 def _owner(scope: Scope, name: str) -> Scope:
-    """Return the scope that binds a name as seen from another; the module's for one that nothing binds."""
+    """Return the scope that binds a name as seen from another scope; the module's for an unbound name."""
     found: Scope | None = scope
     outermost = scope
     while found is not None:

@@ -24,7 +24,7 @@ class LaunchGroup:
 
 
 def launch_groups(kernel: Kernel, space: SearchSpace) -> list[LaunchGroup]:
-    """Return the groups of a space; none where its parameters cannot be assigned to launches.
+    """Return the groups of a space; none if its parameters cannot be assigned to launches.
 
     Parameters that reach one launch are in one group, and so are those that one constraint names. A parameter that
     reaches no launch may matter to all of them, and a list of configs has no parts.

@@ -25,7 +25,7 @@ MakeTuner = Callable[[SearchSpace, int], Tuner]
 
 @dataclass(eq=False)
 class _Searched:
-    """A group and what is known of its parts."""
+    """A group and the results of its parts."""
 
     group: LaunchGroup
     tuner: Tuner
@@ -45,7 +45,7 @@ class _Searched:
         return statistics.median(self.times[part])
 
     def own_ms(self, evaluation: Evaluation) -> float | None:
-        """Return the time of the group's launches in a trial; None where none was timed."""
+        """Return the time of the group's launches in a trial; None if none was timed."""
         own = [evaluation.launches_ms[name] for name in self.group.launches if name in evaluation.launches_ms]
         return sum(own) if own and sum(own) > 0 else None
 
@@ -76,7 +76,7 @@ class _Searched:
 
     @property
     def urgency(self) -> float:
-        """How much another trial is worth: by the time of its launches, and what is not explored yet."""
+        """The value of another trial, by the time of its launches and the unexplored part of its space."""
         known = len(self.times) + len(self.failed)
         left = max(0.0, 1 - known / self.group.space.cardinality)
         return (self.ms(self.best) if self.best is not None else 1.0) * left / (1 + self.asked)
@@ -103,7 +103,7 @@ class ByLaunch:
         self._asked: set[Config] = set()
         self._wholes: dict[Config, float] = {}
         self._others_ms: list[float] = []
-        """What else a call takes: launches without parameters, torch's operators, the host."""
+        """Other times of a call: launches without parameters, torch's operators, the host."""
         self._suspects: list[list[Part]] = []
         """The parts of each trial that failed, while it is not known which of them is why."""
         self._alone: set[tuple[int, Config]] = set()
@@ -154,7 +154,7 @@ class ByLaunch:
         return self._joined([part for part in parts if part is not None]) if None not in parts else None
 
     def remark(self, finals: Sequence[Evaluation]) -> str:
-        """Return what a final comparison shows about launches that slow each other down; empty if it shows none."""
+        """Return a remark if a final comparison shows that launches slow each other down, otherwise ''."""
         best = self.together()
         ended = {Config(final.config): final for final in finals if final.config}
         others = [config for config in ended if config != best and ended[config].latency_ms and self._expected(config)]
@@ -171,7 +171,7 @@ class ByLaunch:
         return f"the launches interact: the fastest parameters of each take {longer - 1:.0%} longer together than apart"
 
     def _expected(self, config: Config) -> float | None:
-        """Return a config's time as its parts' times add up to; None where one is unknown."""
+        """Return the sum of a config's parts' times; None if one is unknown."""
         parts = [(item, item.group.part(config)) for item in self._groups]
         if not self._others_ms or any(part not in item.times for item, part in parts):
             return None
@@ -244,7 +244,7 @@ class ByLaunch:
         return Config((name, values[name]) for name in self._space.names)
 
     def _resolve(self) -> None:
-        """Clear parts of suspicion that work in another trial; one that is left alone of a trial fails."""
+        """Clear parts that work in another trial; the only remaining part of a failed trial counts as failed."""
         before = -1
         while before != (before := sum(len(item.failed) for item in self._groups)):
             for parts in self._suspects:

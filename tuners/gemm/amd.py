@@ -32,7 +32,7 @@ AITER: Mapping[str, Sequence[Value]] = {
     CACHE_MODIFIER: ["", ".cg"],
     "VARIANT": ["plain"],
 }
-"""What `get_configs_compute_bound` of aiter's tuner of gemm_a8w8_blockscale tries."""
+"""The values that `get_configs_compute_bound` of aiter's tuner of gemm_a8w8_blockscale tries."""
 TUNE_GEMM = (
     # No tile is smaller than the matrix instruction.
     "BLOCK_SIZE_M >= MATRIX_INSTR_NONKDIM and BLOCK_SIZE_N >= MATRIX_INSTR_NONKDIM",

@@ -44,7 +44,7 @@ class FormTimes(NamedTuple):
     """On wide tiles."""
     others: float = 1.0
     two_sums: float = 1.0
-    """Where the sum of each step is added to another one."""
+    """Factor if the sum of each step is added to another one."""
     scaled_wide: float = 1.0
     """Where it is scaled too, less what `ADDING` explains; on wide tiles."""
     scaled_others: float = 1.0
@@ -138,7 +138,7 @@ def _runs_on(limits: DeviceLimits, form: Value) -> bool:
 
 
 def _room_for_the_result(form: str, product: MatrixProduct, limits: DeviceLimits) -> str:
-    """Return what a form with descriptors must satisfy: in `DESCRIBED`, what it needs beside its operands."""
+    """Return the constraints of a form with descriptors: in `DESCRIBED`, the room for its result."""
     operands = f"(BLOCK_SIZE_M + BLOCK_SIZE_N) * BLOCK_SIZE_K * {product.element_bytes} * NUM_STAGES"
     return f"VARIANT != '{form}' or {operands} + {DESCRIBED[form]} <= {limits.shared_bytes}"
 

@@ -22,7 +22,7 @@ OF_COMPILER = {
     "matrix_instr_nonkdim": "MATRIX_INSTR_NONKDIM",
     "cache_modifier": "CACHE_MODIFIER",
 }
-"""Those of them that kernels for AMD's GPUs have as constants."""
+"""Fields that kernels for AMD's GPUs have as constants."""
 AMD_ONLY = ("matrix_instr_k", "schedule_hint", "instruction_sched_variant")
 """Further fields in some results of tune_gemm."""
 NO_PIPELINE = {"num_stages": 0}

@@ -1,4 +1,4 @@
-"""The config for a shape when an operator runs: from tuned files, else the analytic choice."""
+"""The config for a shape when an operator runs: from tuned files, otherwise the analytic choice."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WIDTHS = {"float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "mxfp8": 1, "nvfp4": 
 
 
 def configs_folder() -> Path:
-    """Return the folder of tuned files: the variable's, else one in the user's cache."""
+    """Return the folder of tuned files: the variable's, otherwise one in the user's cache."""
     return Path(os.environ.get(FOLDER) or cache_folder() / "gemm")
 
 

@@ -50,7 +50,7 @@ class ShapeSearch:
         return replace(found, seconds=round(self._clock() - began, 3))
 
     def measure(self, evaluator: Evaluator, result: ShapeResult, configs: Sequence[Config]) -> ShapeResult:
-        """Return a result with the times of these configs, too, without configs that are invalid at the shape."""
+        """Add the times of these configs to a result, except configs that are invalid at the shape."""
         space, analytic = self._space(result.shape)
         missing = [config for config in configs if config in space and config not in result.times]
         if not missing:
@@ -139,7 +139,7 @@ class ShapeSearch:
 
 
 def _reference_ms(evaluator: Evaluator, problem: TorchProblem, kernel: Kernel, emit: Emit) -> float | None:
-    """Return the median of a problem's reference; None, and a note, where it cannot compute the shape."""
+    """Return the median of a problem's reference; None, with a note, if it cannot compute the shape."""
     try:
         (beside,) = evaluator.compare(problem, kernel, [Config()])
     except ProblemError as error:

@@ -117,7 +117,7 @@ def _parse(entry: Any, layout: str, routing: Routing | None) -> list[tuple[Shape
 
 
 def _letter(entry: Mapping[str, Any], name: str, given: str) -> str:
-    """Return how an operand lies in memory: as the entry says, else as `given`."""
+    """Return the layout of an operand: the entry's, otherwise `given`."""
     found = entry.get(name, given)
     if found not in (ROWS, COLUMNS):
         raise OptionError(f"{name}={found!r} is not a layout", f"{ROWS} is row-major, {COLUMNS} column-major")

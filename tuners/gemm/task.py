@@ -30,11 +30,11 @@ class Task:
     """Limits for each shape."""
     patience: int | None = None
     timed: bool = True
-    """Whether the device can time the kernel; else the analytic choice is checked only."""
+    """Whether the device can time the kernel; otherwise the analytic choice is only checked."""
     baseline: Callable[[Shape], tuple[TorchProblem, Kernel]] | None = None
     """A problem with cuBLAS as reference, if it is to be measured, and a kernel for it."""
     default: Config | None = None
-    """What the engine takes for a shape without an entry, if that is known."""
+    """The engine's config for a shape without an entry, if known."""
     library: Callable[[Shape], tuple[TorchProblem, Kernel]] | None = None
     """The same with the library's own product of such operands as reference (`library.NAME`)."""
     tolerances: Mapping[str, float] = field(default_factory=dict)

@@ -21,7 +21,7 @@ _SIGNED = frozenset(f"arith.{name}" for name in ("mulf", "addf", "muli", "addi",
 
 
 def read_source(path: Path) -> str:
-    """Return a file's text; raises `ProblemError` for one that cannot be read."""
+    """Return a file's text. Raises `ProblemError` if it cannot be read."""
     try:
         return read_text(path)
     except (OSError, UnicodeDecodeError) as error:

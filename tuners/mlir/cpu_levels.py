@@ -72,7 +72,7 @@ def _vectors(widths: Sequence[int], lanes: int) -> tuple[int, ...]:
 
 
 def _likely(rows: int, depth: int, lanes: int, unrolled: int) -> tuple[dict[str, int], ...]:
-    """Return what was fastest on an AMD EPYC with AVX-512 (docs/mlir.md), for vectors of `lanes` elements.
+    """Return the values that were fastest on an AMD EPYC with AVX-512 (docs/mlir.md), for vectors of `lanes` elements.
 
     `unrolled` are the steps of the depth in registers where there is more than one row.
     """
@@ -90,7 +90,7 @@ def _likely(rows: int, depth: int, lanes: int, unrolled: int) -> tuple[dict[str,
 
 
 def _likely_transposed(rows: int, depth: int, lanes: int) -> tuple[dict[str, int], ...]:
-    """Return what was fastest where an operand must be transposed in registers: one register of columns."""
+    """Return the fastest values if an operand must be transposed in registers: one register of columns."""
     if rows == 1:
         forms = [(1, 64, 1, 16), (1, 32, 1, 16), (1, 128, 1, 16), (1, 256, 1, 16), (1, 64, 1, 8)]
     else:

@@ -139,7 +139,7 @@ def _by_warps(roles: LoopRoles, intrinsic: Intrinsic) -> Levels:
     preferences = (
         f"tile_m * tile_n <= {most} * {_THREADS}",
         f"tile_m * tile_n >= 8 * {_THREADS}",
-        "padded == 1",  # else the rows of a fragment stand in the same banks: four to eight times the reads
+        "padded == 1",  # otherwise the rows of a fragment are in the same banks: four to eight times the reads
     )
     return Levels(values, constraints, preferences, likely, _warps_info(roles, intrinsic), _extents(roles))
 
@@ -169,7 +169,7 @@ def _block(roles: LoopRoles, step: str) -> list[str]:
 
 
 def _shared(roles: LoopRoles) -> str:
-    """Return the bytes of the operands' tiles in shared memory; what is fetched ahead waits in registers."""
+    """Return the bytes of the operands' tiles in shared memory; prefetched data waits in registers."""
     bytes_ = max(operand.element_bytes for operand in roles.operation.operands)
     return f"(tile_m + tile_n) * tile_k * {bytes_}"
 

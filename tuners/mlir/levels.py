@@ -10,7 +10,7 @@ from ...core.mlir_operation import Loop
 
 @dataclass(frozen=True)
 class Levels:
-    """A kind of schedule for an operation, before a user's ranges: what a processor's module gives."""
+    """A kind of schedule for an operation from a processor's module, before a user's ranges apply."""
 
     values: Mapping[str, tuple[int, ...]]
     constraints: tuple[str, ...]
@@ -26,7 +26,7 @@ class Levels:
 
 
 def divisors(size: int, least: int = 1, most: int | None = None) -> tuple[int, ...]:
-    """Return the divisors of a size from `least` to `most`; the closest one below if there is none."""
+    """Return the divisors of a size from `least` to `most`; the closest one below if none is in the range."""
     limit = min(size, most or size)
     every = [number for number in range(1, limit + 1) if size % number == 0]
     return tuple(number for number in every if number >= least) or (every[-1],)

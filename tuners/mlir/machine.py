@@ -21,7 +21,7 @@ class ScheduleTarget:
 
     @property
     def vector_registers(self) -> int:
-        """x86-64 has 32 vector registers with AVX-512, else 16."""
+        """Number of vector registers: on x86-64 32 with AVX-512, otherwise 16."""
         return 32 if self.vector_bytes == 64 else 16
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Which loop of an operation plays which part in a tile: rows, columns and depth of a product in registers."""
+"""Roles of an operation's loops in a tile: rows, columns and depth of a product in registers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class LoopRoles:
 
     @property
     def row_steps(self) -> int:
-        """The size of the rows, 1 where there are none."""
+        """The size of the rows, 1 without rows."""
         return self.rows.size if self.rows else 1
 
     @property

@@ -70,7 +70,7 @@ def schedule(operation: Operation, machine: ScheduleTarget, ranges: Ranges | Non
 
 
 def schedules(operations: Sequence[Operation], machine: ScheduleTarget, ranges: Ranges | None = None) -> list[Schedule]:
-    """Return how each operation of a function can be scheduled; where there are several their names are prefixes.
+    """Return the schedules of each operation of a function; if there are several, their names are prefixes.
 
     One without a config is left to IREE, with a remark. Raises `SpaceError` where all are.
     """

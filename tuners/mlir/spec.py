@@ -49,7 +49,7 @@ class Spec:
 def tuning_spec(problem: MlirProblem, infos: Mapping[str, str]) -> Spec:
     """Return a spec that gives every operation like those named its `compilation_info`, in MLIR, by its name.
 
-    Operations are known by what they are and by their types, so that those that are alike share the last one's
+    Operations are matched by kind and types, so identical ones share the last one's
     schedule. Those that are dispatches of their own are left out: IREE rewrites them before it looks into a spec.
     """
     with parsed(problem.prepared, problem.name) as module:

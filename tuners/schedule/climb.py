@@ -17,7 +17,8 @@ from .validator import ScheduleValidator
 TRIES = 300
 """Moves that are drawn before the neighbourhood counts as exhausted, and restarts before the space does."""
 RESTART, RESTART_TILED = 24, 10
-"""Results in a row that are no better, after which the climb restarts; the second where there are other tiles."""
+"""Number of results in a row without improvement after which the climb restarts; the second if there are other tiles.
+"""
 SHORTER, TILES = 0.7, 0.15
 """Shares of the moves that shorten the interval, and that change the tiles."""
 SHORTENED = 16
@@ -40,7 +41,7 @@ class ScheduleClimb:
     scheduled anew; or another tile. Schedules of equal order, stages and tiles are one kernel, and
     asked for once.
 
-    A result counts as better only where its interval of confidence lies below that of the present one: then the climb
+    A result counts as better only if its confidence interval lies below that of the current one: then the climb
     moves, and the streak of failures starts again. Where the intervals overlap and its median is not higher than the
     best of the climb, it moves too (a plateau is crossed so), but the streak goes on. With `greedy` False every
     success is moved to: a random walk, the baseline. What was under way when a climb ended moves the next one
@@ -153,7 +154,7 @@ class ScheduleClimb:
         if interval <= bound:
             return None
         if self._rng.random() < REBUILT:
-            # Early operations first, with some noise, or an order by chance; what is in the way is placed again.
+            # Early operations first, with some noise, or a random order; displaced operations are placed again.
             noise = max(schedule.values()) * self._rng.random() / 2
             ranks = {name: self._rng.uniform(0, noise) - cycle for name, cycle in schedule.items()}
             if self._rng.random() < 0.5:

@@ -222,7 +222,7 @@ def _apart(names: Sequence[str], roles: WarpRoles, stages: Sequence[int]) -> str
 
 
 def _held_up(graph: Graph, schedule: Schedule, interval: int) -> str:
-    """Return the load that waits for a buffer and delays another one for too long; '' if there is none.
+    """Return the load that waits for a buffer and delays another one for too long, or ''.
 
     For ever, where the buffer is only freed after what the other is for. Or so long that the other has less than an
     iteration to arrive, where in the other order both would have more: on an H200 attention that loads V first, in two

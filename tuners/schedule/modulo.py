@@ -26,8 +26,8 @@ def heights(graph: Graph, interval: int) -> dict[str, float]:
 def modulo_schedule(graph: Graph, interval: int, priority: Mapping[str, float] | None = None) -> dict[str, int] | None:
     """Return a valid schedule of this interval, or None where the search gives up; it is a heuristic.
 
-    The operation of the highest `priority` (by default its height) goes first, into the earliest cycle that its
-    placed predecessors and the resources allow. Where none is free it takes one, and what it displaces is placed again.
+    The operation of the highest `priority` (by default its height) goes first, into the earliest cycle that its placed
+    predecessors and the resources allow. If none is free it takes one, and the displaced operations are placed again.
     """
     rank = priority or heights(graph, interval)
     incoming = {name: [e for e in graph.edges if e.target == name] for name in graph.names}
@@ -122,7 +122,7 @@ def refit(
     first: Iterable[str] = (),
     paths: Paths | None = None,
 ) -> dict[str, int] | None:
-    """Return a valid schedule of this interval near the wished cycles, or None where none is found.
+    """Return a valid schedule of this interval near the wanted cycles, or None.
 
     The operations of `first` are placed first, exactly where they are wished; the others in the order of their wishes,
     each in the nearest cycle that all placed ones and the resources allow. The longest paths between all pairs keep

@@ -32,9 +32,9 @@ class SdpaBackend(StrEnum):
 
 
 def problem_by(backend: SdpaBackend, problem: TorchProblem) -> TorchProblem:
-    """Return a problem of attention with a backend as its reference; torch raises where that one refuses it.
+    """Return a problem of attention with a backend as its reference; torch raises if the backend refuses it.
 
-    FlashAttention takes no mask, but can hide what the newest positions do not see.
+    FlashAttention takes no mask, but can hide the keys that the newest positions do not see.
     """
     source, count = _CALL.subn(_NAMED.format(backend=f"{backend.name}_ATTENTION"), problem.source)
     assert count == 1, problem.id

@@ -14,7 +14,7 @@ INTERVAL = "INTERVAL"
 """The constant of a kernel that holds the interval; each operation's cycle is a constant of the operation's name."""
 
 Code = tuple[Config, tuple[int, ...], tuple[int, ...]]
-"""Tiles, order and stages: what the compiler sees of a config."""
+"""Tiles, order and stages: the parts of a config that the compiler sees."""
 
 
 class ScheduleSpace:
@@ -34,7 +34,7 @@ class ScheduleSpace:
 
     @property
     def some_tiles(self) -> Config:
-        """The default tiles; an empty config where there are none."""
+        """The default tiles; an empty config without tiles."""
         return self.tiles.default if self.tiles else Config()
 
     def graph(self, tiles: Mapping[str, Value]) -> Graph:
@@ -50,7 +50,7 @@ class ScheduleSpace:
         return Config({name: config[name] for name in self.tiles.names} if self.tiles else {})
 
     def schedule_of(self, config: Mapping[str, Value]) -> tuple[dict[str, int], int]:
-        """Return the schedule in a config, and its interval. Raises `ScheduleError` for what is not a whole number."""
+        """Return the schedule in a config, and its interval. Raises `ScheduleError` unless all values are integers."""
         for name in (INTERVAL, *self.operations):
             value = config.get(name)
             if not isinstance(value, int) or isinstance(value, bool):
@@ -64,7 +64,7 @@ class ScheduleSpace:
         return Config({**tiles, INTERVAL: interval, **{name: schedule[name] for name in self.operations}})
 
     def code(self, config: Mapping[str, Value]) -> Code:
-        """Return what the compiler sees: configs with equal code are one kernel."""
+        """Return the parts that the compiler sees: configs with equal code are one kernel."""
         tiles = self.tiles_of(config)
         return tiles, *order_and_stage(self.graph(tiles), *self.schedule_of(config))
 

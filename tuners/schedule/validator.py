@@ -62,7 +62,7 @@ class ScheduleValidator:
         return Reservations.of(self.graph, self.schedule, self.interval).table
 
     def attempt_move(self, node: str, new_cycle: int) -> tuple[bool, dict[str, int], str]:
-        """Return whether the operation can start in this cycle, the repaired schedule, and else why not.
+        """Return whether the operation can start in this cycle, the repaired schedule, and the reason if it cannot.
 
         The others stay where they are if they can, or go to the nearest cycle that is allowed. Nothing is committed:
         after a failure the schedule returned is the present one. A cycle before 0 moves all operations by whole
@@ -77,6 +77,6 @@ class ScheduleValidator:
         return True, moved, ""
 
     def commit_move(self, new_schedule: Schedule) -> None:
-        """Make a schedule the present one. Raises `ScheduleError` where it is invalid."""
+        """Make a schedule the current one. Raises `ScheduleError` if it is invalid."""
         require_valid(self.graph, new_schedule, self.interval)
         self.schedule = {name: new_schedule[name] for name in self.graph.names}

@@ -185,7 +185,7 @@ class Attention:
         return found[0]
 
     def limits(self) -> tuple[str, str]:
-        """Return the first key and the one after the last that a tile of queries may see."""
+        """Return the range of keys that a tile of queries may see, without its end."""
         lower, upper = bounds(self.hidden.condition)
         if not self.hidden.infinite and not covers_rows(self.hidden.condition, self.queries, self.keys):
             lower = upper = None

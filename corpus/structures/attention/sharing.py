@@ -16,7 +16,7 @@ _MOST, _TOTAL = 0, 1
 
 
 class SharedAttention(AttentionSizes, Protocol):
-    """What is needed of an attention."""
+    """The properties of an attention that sharing needs."""
 
     emitter: Emitter
     outer: GraphValue

@@ -14,14 +14,14 @@ LARGEST_TILE = 128
 _MOST_SPLITS, _LEAST_SHARE = 32, 256
 """Programs that share keys, and the keys of each at the start."""
 _REGISTERS = 64 * 1024
-"""Of 32 bits, of a multiprocessor."""
+"""Number of a multiprocessor's 32-bit registers."""
 
 
 class AttentionSizes(Protocol):
     """The sizes of an attention; groups, queries and keys may be free within a range."""
 
     groups: int
-    """That have keys of their own."""
+    """Number of groups with their own keys."""
     queries: int
     keys: int
     depth: int

@@ -1,4 +1,4 @@
-"""Which keys the queries of a tile may see, from masks that follow from indices: the others are skipped.
+"""The keys that a tile's queries may see, from masks that depend on indices: other keys are skipped.
 
 A mask is read as comparisons of sums of indices, joined by 'and' and 'or'. Any other part (a tensor of the
 caller's) is taken for 'visible': the mask itself is applied to the scores in any case.
@@ -55,7 +55,7 @@ class Hidden:
 
 
 def bounds(condition: Condition) -> tuple[str | None, str | None]:
-    """Return the first visible key and the one after the last of the queries from `first` to `last`, as Triton."""
+    """Return the range of visible keys, without its end, of the queries from `first` to `last`, as Triton code."""
     if condition.kind == "sum":
         return _bounds_of_sum(condition.index)
     if condition.kind not in ("and", "or") or not condition.parts:

@@ -15,7 +15,7 @@ from ..views import is_view, plain_name, source
 from ..windows.forms import numbers, window_of
 
 _MATRICES = {"mm": 0, "bmm": 0, "addmm": 1, "baddbmm": 1}
-"""Where the first factor stands among the arguments."""
+"""Position of the first factor among the arguments."""
 
 
 def is_product(graph: OperatorGraph, value: GraphValue) -> bool:
@@ -111,7 +111,7 @@ class Factors:
     def _taps(self, term: Index) -> Indices:
         """Return which element of a window, and (last) which channel, a term of the sum is.
 
-        Channels change the fastest where they are last in the operand's memory, else elements of the window, as in
+        Channels change the fastest if they are last in the operand's memory, otherwise elements of the window, as in
         the filters.
         """
         extents, channels = self.right.shape[2:], self.left.shape[1] // self.sizes[0]
@@ -153,7 +153,7 @@ class Factors:
         return tuple(found), conditions
 
     def finished(self, emitter: Emitter, found: Scalar, indices: Indices) -> Scalar:
-        """Return an element of the product with what the operator adds to it."""
+        """Return an element of the product plus the operator's addend."""
         value = self.value
         if self.is_convolution:
             bias = value.arguments[2]

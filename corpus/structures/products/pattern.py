@@ -22,7 +22,7 @@ from .template import LOOP, SHARE, TEMPLATE
 
 _DTYPES = {"float32": 4, "bfloat16": 2, "float16": 2}
 _MOST_PARTS = 8
-"""Of a product, that lie side by side in it and are needed together."""
+"""Maximum number of adjacent parts of a product that are needed together."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class ProductPart:
 
     factors: Factors
     offset: int
-    """Of its columns, from those of the result."""
+    """Offset of its columns from those of the result."""
 
     @property
     def terms(self) -> int:
@@ -191,7 +191,7 @@ def write(region: Region) -> WrittenKernel:
     )
     parameters, constraints = space(sizes)
     shared = SPLITS in parameters
-    epilogue, loops = products.epilogue(), list[str]()  # which may need positions of 64 bits in the loops, too
+    epilogue, loops = products.epilogue(), list[str]()  # which may also need positions of 64 bits in the loops
     for terms, lines in steps.items():
         begin, end = ("begin", "end") if shared else (0, terms)
         loops += filled(LOOP, emitter, {"operands": lines}, begin=begin, end=end, k=terms).splitlines()

@@ -24,10 +24,10 @@ class ProductSizes:
     n: int
     k: int
     count: int
-    """Of the products."""
+    """Number of products."""
     operand_bytes: int
     operands: int
-    """Of different tiles that a step reads."""
+    """Number of different tiles that a step reads."""
     shared: bool = True
     """Whether programs may share sums."""
 

@@ -1,4 +1,4 @@
-"""Reductions of a graph: what they reduce, over which dimensions, and how."""
+"""Reductions of a graph: their operands, dimensions and kinds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RowReduction:
     operand: GraphValue
     dimensions: tuple[int, ...]
     correction: float = 0.0
-    """Of a variance: subtracted from the number of elements."""
+    """For a variance, the number subtracted from the number of elements."""
     kept: bool = False
     """Whether the reduced dimensions stay, of size 1."""
 
@@ -62,7 +62,7 @@ class RowReduction:
 
 
 def reduction_of(graph: OperatorGraph, value: GraphValue) -> RowReduction | None:
-    """Return a value as a reduction, if it is one that structures know."""
+    """Return a value as a reduction, if structures support it."""
     kind = _KINDS.get(plain_name(value))
     if kind is None or not value.operands or len(value.shapes) != 1:
         return None
@@ -82,7 +82,7 @@ def reduction_of(graph: OperatorGraph, value: GraphValue) -> RowReduction | None
 
 
 def exponential_sum(graph: OperatorGraph, item: RowReduction) -> str | None:
-    """Return the maximum m of a sum of exp(x - m), where m is that of the same elements; else None."""
+    """Return the maximum m in a sum of exp(x - m), if m is the maximum of the same elements; otherwise None."""
     if item.kind != "sum" or plain_name(item.operand) != "exp":
         return None
     difference = graph.by_name[item.operand.operands[0]]

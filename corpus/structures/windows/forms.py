@@ -18,7 +18,7 @@ _MOST_TAPS = 64
 
 @dataclass(frozen=True)
 class Window:
-    """What an operator reads of its operand for one element."""
+    """The elements of its operand that an operator reads for one result."""
 
     kind: Literal["max", "avg", "convolution"]
     operand: GraphValue
@@ -27,11 +27,11 @@ class Window:
     padding: tuple[int, ...]
     dilation: tuple[int, ...]
     channels: int = 1
-    """Of the operand, that a channel of the result needs."""
+    """Number of the operand's channels that a channel of the result needs."""
     group: int = 1
     """Channels of the result that need the same ones."""
     divisor: int | None = None
-    """Of an average; None where only elements within the operand count."""
+    """Divisor of an average; None if only elements within the operand count."""
 
     @property
     def taps(self) -> list[tuple[int, ...]]:
@@ -40,7 +40,7 @@ class Window:
 
 
 def window_of(graph: OperatorGraph, value: GraphValue) -> Window | None:
-    """Return what an operator reads, if it is one that structures know, of few elements."""
+    """Return the window of an operator, if structures support it and it is small."""
     operator = plain_name(value)
     if operator not in (*_POOLS, "convolution", "_adaptive_avg_pool2d") or len(value.shapes) != 1:
         return None

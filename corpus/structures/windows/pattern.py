@@ -79,7 +79,7 @@ class Windows:
         return found
 
     def _tap(self, value: GraphValue, window: Window, indices: Indices, conditions: list[str], channel: int) -> Scalar:
-        """Return one element of the operand, neutral where there is none."""
+        """Return one element of the operand, or the neutral element outside of it."""
         if window.kind == "convolution":
             place = len(value.shape) - len(window.extents) - 1
             own = indices[place].over(window.group).times(window.channels).plus(channel)

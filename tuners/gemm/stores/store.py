@@ -100,7 +100,7 @@ class EngineFormat(ABC):
         """Return the entry that the engine uses for a shape; None if it uses its default."""
 
     def default(self, subject: ConfigKey) -> Config | None:
-        """Return what the engine takes for a shape without an entry; None where that is not known."""
+        """Return the engine's config for a shape without an entry; None if unknown."""
         return None
 
     def stated_versions(self, document: Document) -> Versions:

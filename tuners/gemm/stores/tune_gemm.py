@@ -54,7 +54,7 @@ class TuneGemm(EngineFormat):
         return found
 
     def merge(self, document: Document, subject: ConfigKey, entries: Sequence[ConfigEntry]) -> Document:
-        """A line per shape and layout; one that was only checked replaces none with a time."""
+        """Write a line per shape and layout; an entry that was only checked does not replace one with a time."""
         merged = dict(document)
         for entry in entries:
             if entry.time_ms is None and TIMED in merged.get(_key(entry.shape), {}).get("line", ""):

@@ -30,7 +30,7 @@ _DEFAULT: Mapping[str, Value] = {
     **{"NUM_WARPS": 4, "NUM_STAGES": 2, "SPLIT_K": 1, "VARIANT": "plain"},
 }
 DEFAULT = Config(_DEFAULT)
-"""What vLLM takes for a product with block scales without a file."""
+"""vLLM's config for a product with block scales without a file."""
 VERSION = "triton_version"
 """A key of vLLM's files for experts, which it drops when it reads one."""
 
@@ -43,7 +43,7 @@ class Vllm(EngineFormat):
     kernels = (BLOCKSCALE, MOE)
     block_shape: ClassVar[str] = "[128,128]"
     default_config: ClassVar[Config] = DEFAULT
-    """What the engine takes for a product with block scales that has no file."""
+    """The engine's config for a product with block scales that has no file."""
 
     def folder(self, target: Path, subject: ConfigKey) -> Path:
         """Return the folder of the files."""
