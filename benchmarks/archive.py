@@ -120,12 +120,12 @@ def summary(rows: list[dict[str, Any]]) -> str:
         came = [f"{way} {gains[way]:.2f}x in {whole[way]['evaluations']} evaluations" for way in WAYS]
         lines.append(f"{record['kernel']}: {', '.join(came)}")
         for target in record["targets"]:
-            told = [
+            lines_of_target = [
                 f"{way} {target[way]['turns']} turns, {target[way]['evaluations']} evaluations "
                 f"(trial {target[way]['first_trial']} was the first)"
                 for way in WAYS
             ]
-            lines.append(f"  to {target['target']:.2f}x: {'; '.join(told)}")
+            lines.append(f"  to {target['target']:.2f}x: {'; '.join(lines_of_target)}")
     for place, target in enumerate(rows[0]["targets"] if rows else ()):
         for what in ("turns", "evaluations", "first_trial", "seconds"):
             both = [(row["targets"][place]["with"][what], row["targets"][place]["without"][what]) for row in rows]

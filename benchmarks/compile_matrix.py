@@ -87,13 +87,13 @@ def row(name: str, result: CrossCompiled, stages: Any) -> dict[str, Any]:
     kernel = result.product()
     if kernel is None:
         return {"error": result.error.strip().splitlines()[-1][:300] if result.error else "no launch was seen"}
-    told: dict[str, Any] = {} if stages is None else {"stages": stages}
+    extra: dict[str, Any] = {} if stages is None else {"stages": stages}
     shared, threads = kernel.shared_bytes or 0, kernel.threads or 0
     resident = occupancy(name, threads, kernel.registers, shared)
     return {
         "kernel": kernel.name, "registers": kernel.registers, "spilled_bytes": kernel.spills, "shared_bytes": shared,
         "threads": threads, "occupancy": resident.share if resident else None,
-        "matrix": list(kernel.tensor_cores or ()), "launches": len(result.kernels), **told,
+        "matrix": list(kernel.tensor_cores or ()), "launches": len(result.kernels), **extra,
     }  # fmt: skip
 
 

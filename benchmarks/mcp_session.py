@@ -103,15 +103,15 @@ class Session:
 
         answer = await self._client.call_tool(tool, arguments, progress_callback=note)
         given = ", ".join(f"{name}={json.dumps(value)}" for name, value in arguments.items())
-        told = [f"    > {tool}({given})", *(f"    ~ {step}" for step in _few(steps))]
+        lines = [f"    > {tool}({given})", *(f"    ~ {step}" for step in _few(steps))]
         if answer.is_error:
-            self._tell([*told, f"    < {answer.content[0].text}"])
+            self._tell([*lines, f"    < {answer.content[0].text}"])
             return {}
         found = answer.structured_content
         kept = {name: value for name, value in found.items() if value not in (None, "", [], {})}
         for name in shown or kept:
-            told += _field(name, kept[name]) if name in kept else []
-        self._tell(told)
+            lines += _field(name, kept[name]) if name in kept else []
+        self._tell(lines)
         return found
 
     def _tell(self, lines: list[str]) -> None:

@@ -174,16 +174,16 @@ def compile_only(sizes: Sequence[Sequence[int]], asked: argparse.Namespace, fold
         compiler.close()
         processes.close()
         print(f"{file.stem}: {dict(outcomes)}", flush=True)
-    told = {"release": installed(COMPILER), "device": asked.device, "chip": target.named_chip}
-    (folder / "compiled.json").write_text(json.dumps(told) + "\n")
+    build = {"release": installed(COMPILER), "device": asked.device, "chip": target.named_chip}
+    (folder / "compiled.json").write_text(json.dumps(build) + "\n")
 
 
-def measured(path: Path, told: dict[str, str], folder: Path, finalists: int = 5) -> dict[str, Any]:
+def measured(path: Path, build: dict[str, str], folder: Path, finalists: int = 5) -> dict[str, Any]:
     """One size of modules that were compiled elsewhere."""
     size, dtype, problem, kernel, configs = pickle.loads(path.read_bytes())
-    began, device = time.monotonic(), told["device"]
+    began, device = time.monotonic(), build["device"]
     with IreeEvaluator(
-        device, told["chip"], memory=folder / "modules", label=device_label(device), release=told["release"]
+        device, build["chip"], memory=folder / "modules", label=device_label(device), release=build["release"]
     ) as evaluator:
         found = list(evaluator.evaluate(problem, kernel, configs))
         timed = sorted((item for item in found if item.latency_ms), key=lambda evaluation: evaluation.latency_ms or 0.0)
@@ -224,10 +224,10 @@ def main() -> None:
         return
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        told = json.loads((asked.compiled / "compiled.json").read_text()) if asked.compiled else {}
+        build = json.loads((asked.compiled / "compiled.json").read_text()) if asked.compiled else {}
         jobs: list[Any] = sorted(asked.compiled.glob("*.pickle")) if asked.compiled else sizes
         for job in jobs:
-            row = measured(job, told, asked.compiled) if asked.compiled else tuned(job, asked, Path(folder))
+            row = measured(job, build, asked.compiled) if asked.compiled else tuned(job, asked, Path(folder))
             rows.append(row)
             show(row)
     mean = math.exp(sum(math.log(row["speedup"]) for row in rows) / len(rows))

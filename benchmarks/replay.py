@@ -100,8 +100,8 @@ def main() -> None:
             rows.append(compared(evaluator, *case))
             print(json.dumps({name: value for name, value in rows[-1].items() if name != "environment"}), flush=True)
     apart = {row["kernel"]: abs(row["ratio"] - 1) for row in rows if row.get("ratio") and row["own_ms"] > LONG_MS}
-    told = [row for row in rows if not row.get("replayed")]
-    print(f"{len(rows) - len(told)} of {len(rows)} kernels are replayed")
+    not_replayed = [row for row in rows if not row.get("replayed")]
+    print(f"{len(rows) - len(not_replayed)} of {len(rows)} kernels are replayed")
     if apart:
         far = ", ".join(f"{name} {gap:.1%}" for name, gap in apart.items() if gap > REQUIRED)
         print(f"apart by {statistics.median(apart.values()):.2%} in the median; beyond 2 %: {far or 'none'}")

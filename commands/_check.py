@@ -220,8 +220,8 @@ def _other_versions(figure: Figure, found: Evaluation) -> str:
     """Return versions that changed since the figure was stored, which are likely causes."""
     names = sorted(set(figure.environment) & set(found.environment))
     changed = [name for name in names if figure.environment[name] != found.environment[name]]
-    told = [f"{name} {figure.environment[name]} is {found.environment[name]} now" for name in changed]
-    return f"; {', '.join(told)}" if told else ""
+    changes = [f"{name} {figure.environment[name]} is {found.environment[name]} now" for name in changed]
+    return f"; {', '.join(changes)}" if changes else ""
 
 
 def junit(device: str, environment: Mapping[str, str], kernels: Sequence[KernelCheck]) -> str:

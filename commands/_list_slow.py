@@ -65,7 +65,7 @@ class SlowKernel:
     """How exactly the reference computed: fp32, or default."""
 
     @property
-    def told(self) -> str:
+    def in_words(self) -> str:
         """'0.470x'."""
         return f"{self.speedup:.3f}x"
 
@@ -105,7 +105,7 @@ class SlowProblem:
         return (self.share or 0.0) * (1.0 - 1.0 / max(1.0, self.headroom))
 
     @property
-    def told(self) -> str:
+    def in_words(self) -> str:
         """'7.1x its floor'."""
         return f"{self.headroom:.1f}x its floor"
 

@@ -75,8 +75,8 @@ def plan(options: Options, runtime: Runtime) -> Plan:
     known, wanted = settable_options(), options.command
     chosen = {path: fields for path, fields in known.items() if path[: len(wanted)] == wanted}
     if not chosen:
-        told, names = " ".join(wanted), [" ".join(path) for path in known]
-        raise OptionError(f"there is no command '{told}'{nearest(told, names)}", "'kernelwright --help' lists them")
+        name, names = " ".join(wanted), [" ".join(path) for path in known]
+        raise OptionError(f"there is no command '{name}'{nearest(name, names)}", "'kernelwright --help' lists them")
     return Plan(bool(wanted), chosen, sources())
 
 

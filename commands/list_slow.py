@@ -195,7 +195,7 @@ def run(plan: Plan, emit: Emit) -> Result:
                     failed.append(f"{name}: {error}")
                     advance(f"{name} failed")
                 else:
-                    advance(f"{name} {row.told}")
+                    advance(f"{name} {row.in_words}")
             return found
 
         def row_of_problem(file: Any) -> SlowProblem:

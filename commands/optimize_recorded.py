@@ -202,7 +202,7 @@ def _ranked(plan: Plan, emit: Emit, failed: list[str]) -> list[SlowProblem]:
                 problem = at_workload(job.file.read(), target, plan.device, None)
                 key = problem_key(problem, plan.device, plan.timing)
                 rows.append(problem_row(problem, key, evaluator, records.find_or_measure))
-                advance(f"{job.file.name} {rows[-1].told}")
+                advance(f"{job.file.name} {rows[-1].in_words}")
             except KernelwrightError as error:
                 failed.append(f"{job.file.name}: {error}")
                 advance(f"{job.file.name} failed")
@@ -239,9 +239,9 @@ def _optimized(job: RegionJob, optimizer: KernelOptimizer, plan: Plan, emit: Emi
 
 def _entered(job: RegionJob, kernel: Path | None, gain: Speedup | None, plan: Plan) -> dict[str, Any]:
     """Put a kernel into the store, or say why not."""
-    told = f" ({gain} over Inductor's code)" if gain else ""
+    remark = f" ({gain} over Inductor's code)" if gain else ""
     if kernel is None or not kernel.is_file():
-        return {"result": f"nothing faster was found{told}"}
+        return {"result": f"nothing faster was found{remark}"}
     problem = job.file.read()
     measured = measured_kernel(kernel, find_kernel(str(kernel), "").read(), problem)
     try:

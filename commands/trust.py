@@ -65,7 +65,7 @@ class Result(result.Result):
     """The project that was trusted or removed, or all trusted projects."""
 
     record: result.ForPython[dict[str, Any]]
-    told: result.ForPython[Sequence[str]]
+    messages: result.ForPython[Sequence[str]]
     done: result.ForPython[bool] = True
     """Whether there was something to trust, or to remove."""
 
@@ -81,7 +81,7 @@ class Result(result.Result):
 
     def lines(self) -> Iterator[str]:
         """Each project, and its settings that need trust."""
-        yield from self.told
+        yield from self.messages
 
 
 def plan(options: Options, runtime: Runtime) -> Plan:
@@ -106,23 +106,23 @@ def run(plan: Plan, emit: Emit) -> Result:
     path = str(project.resolve())
     if plan.remove:
         removed = known.remove(project)
-        told = f"{path} {'is no longer' if removed else 'was not'} trusted"
-        return Result(record={"project": path, "removed": removed}, told=[told], done=removed)
+        message = f"{path} {'is no longer' if removed else 'was not'} trusted"
+        return Result(record={"project": path, "removed": removed}, messages=[message], done=removed)
     if not plan.settings:
-        told = f"{project} sets nothing that needs trust"
-        return Result(record={"project": path, "settings": {}}, told=[told], done=False)
+        message = f"{project} sets nothing that needs trust"
+        return Result(record={"project": path, "settings": {}}, messages=[message], done=False)
     added = known.add(project)
-    return Result(record=vars(added), told=[f"trusted: {added.project}", *_settings(added)])
+    return Result(record=vars(added), messages=[f"trusted: {added.project}", *_settings(added)])
 
 
 def _listed(trusted: Sequence[TrustedProject]) -> Result:
-    records, told = [], []
+    records, messages = [], []
     for project in trusted:
         changes = _changes(project)
         records.append({**vars(project), "changes": changes})
         state = f" (not in force: {'; '.join(changes)})" if changes else ""
-        told += [f"{project.project}{state}", *_settings(project)]
-    return Result(record={"projects": records}, told=told or ["no project is trusted"])
+        messages += [f"{project.project}{state}", *_settings(project)]
+    return Result(record={"projects": records}, messages=messages or ["no project is trusted"])
 
 
 def _changes(trusted: TrustedProject) -> Sequence[str]:

@@ -44,9 +44,7 @@ def is_file(path: Path) -> bool:
 
 
 def is_folder(path: Path) -> bool:
-    """Return whether the path is a visible folder; False in the cases in which `is_file` returns False instead of
-    raising.
-    """
+    """Return whether the path is a visible folder; False in the same cases as `is_file`."""
     try:
         return path.is_dir()
     except OSError:

@@ -110,12 +110,12 @@ def write(deployment: Deployment, output: Path) -> list[str]:
         with tempfile.TemporaryDirectory(prefix=f".{output.name}-", dir=output.parent) as beside:
             staged = Path(beside) / "package"
             _write_files(deployment, staged)
-            told = checked(deployment.package, deployment.root(staged))
+            lines = checked(deployment.package, deployment.root(staged))
             staged.chmod(0o755)
             os.replace(staged, output)
     except OSError as error:
         raise ResultsError(f"cannot write {output}: {error.strerror}; choose another `output`") from None
-    return told
+    return lines
 
 
 def _write_files(deployment: Deployment, folder: Path) -> None:

@@ -63,6 +63,6 @@ def kernel_operation(source: str) -> str:
 
 def _failures(run: ArchivedRun) -> str:
     """Return what failed on the way, in a sentence; empty where nothing did."""
-    told = {item.technique: item.cause for item in run.tried if not item.gain and item.cause}
-    some = [f"{technique} ({cause})" for technique, cause in list(told.items())[:FAILURES]]
+    causes = {item.technique: item.cause for item in run.tried if not item.gain and item.cause}
+    some = [f"{technique} ({cause})" for technique, cause in list(causes.items())[:FAILURES]]
     return f"What failed on the way: {'; '.join(some)}." if some else ""

@@ -189,9 +189,9 @@ def write_by_size(
         write_whole(path, text)
     for earlier in set(folder.glob("*.py")) - {*texts}:
         earlier.unlink()
-    told = {"size": free.name, "from": free.low, "to": free.high, "rule": rows}
+    document = {"size": free.name, "from": free.low, "to": free.high, "rule": rows}
     lost = {"slowdown": round(rule.slowdown, 4), "worst": round(rule.worst, 4), "timed_at": sorted(members)}
-    path = write_whole(folder / RULE, json.dumps({**told, **lost}, indent=2) + "\n")
+    path = write_whole(folder / RULE, json.dumps({**document, **lost}, indent=2) + "\n")
     return path, tuple(written)
 
 

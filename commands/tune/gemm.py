@@ -184,9 +184,9 @@ def _saved(plan: Plan, shapes: Sequence[ShapeResult], emit: Emit) -> dict[str, A
     if not entries:
         return {}
     pinned = ", ".join(str(item.shape) for item in shapes if item.chosen == PINNED)
-    told = {"times": NOT_MEASURED, "compiled for": plan.device.limits.architecture} if plan.compile_only else {}
-    told |= {"the engine's default, no config was faster": pinned} if pinned else {}
-    files = plan.store.save(plan.target, plan.subject, entries, {**versions(shapes), **told})
+    remarks = {"times": NOT_MEASURED, "compiled for": plan.device.limits.architecture} if plan.compile_only else {}
+    remarks |= {"the engine's default, no config was faster": pinned} if pinned else {}
+    files = plan.store.save(plan.target, plan.subject, entries, {**versions(shapes), **remarks})
     for path in files:
         for line in older_entries(path, plan.subject.backend):
             emit(Warned(line))

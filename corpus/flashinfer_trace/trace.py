@@ -39,7 +39,7 @@ def trace_of(
     if status is None or (status == "PASSED" and performance is None):
         return None
     environment = evaluation.environment
-    told = [str(evaluation.rejection or evaluation.message), evaluation.log]
+    texts = [str(evaluation.rejection or evaluation.message), evaluation.log]
     return Trace(
         definition=definition,
         workload=workload,
@@ -51,7 +51,7 @@ def trace_of(
                 libs={name: text for name, text in environment.items() if name not in _NO_VERSIONS},
             ),
             timestamp=timestamp,
-            log="\n".join(filter(None, told)),
+            log="\n".join(filter(None, texts)),
             correctness=_correctness(evaluation) if status in ("PASSED", "INCORRECT_NUMERICAL") else None,
             performance=performance if status == "PASSED" else None,
         ),

@@ -92,8 +92,8 @@ def _compared(operator: DeployedOperator, call: Any, row: TableRow, sizes: dict[
             worst = max(worst, error)
     served = sum(operator.dispatch.counted.values()) == missed
     text = ", ".join(f"{name}={value}" for name, value in sizes.items()) or "the reference's sizes"
-    told = ", ".join(f"{name}={value}" for name, value in settings.items() if not name.endswith("allow_tf32"))
-    return SizeCheck(row.kernel, text, worst, allowed, served, told)
+    changed = ", ".join(f"{name}={value}" for name, value in settings.items() if not name.endswith("allow_tf32"))
+    return SizeCheck(row.kernel, text, worst, allowed, served, changed)
 
 
 def difference(operator: DeployedOperator, actual: torch.Tensor, expected: torch.Tensor) -> tuple[float, bool]:

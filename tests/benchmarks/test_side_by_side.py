@@ -60,8 +60,8 @@ def test_a_config_is_measured_once_and_is_a_trial_of_each_that_asked(tmp_path: P
     assert searches.measured == 5
     for tuner in (listed, two):
         assert all(evaluation.config == dict(config) for config, evaluation in tuner.told)
-    told = {int(config["A"]): evaluation for config, evaluation in two.told}
-    assert told[9].latency_ms is None and told[4].latency_ms == 3.0
+    results = {int(config["A"]): evaluation for config, evaluation in two.told}
+    assert results[9].latency_ms is None and results[4].latency_ms == 3.0
 
 
 def test_the_searches_take_turns_and_have_equal_budgets(tmp_path: Path) -> None:

@@ -44,8 +44,8 @@ def refused_here(run: Result) -> str:
     return _error(run.exit_code, run.stderr)
 
 
-def _error(exit_code: int, told: str) -> str:
-    assert exit_code == 2, told
-    lines = told.strip().splitlines()
-    assert len(lines) == 1 and lines[0].startswith("error: "), told
+def _error(exit_code: int, printed: str) -> str:
+    assert exit_code == 2, printed
+    lines = printed.strip().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("error: "), printed
     return lines[0]

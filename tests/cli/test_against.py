@@ -74,8 +74,8 @@ def test_the_policy_chooses_the_reference_of_every_command(folder: Path) -> None
     command = ("evaluate", "--kernel", "1_999.py", *SCALE, "--precision", "default")
     result = json.loads(kernelwright(*command, "--json", cwd=folder).stdout)
     assert result["precision"] == "default" and result["default_is_reference"] and result["speedup"] > TARGET
-    told = kernelwright("evaluate", "--kernel", "1_999.py", *SCALE, cwd=folder).stdout
-    assert "against the reference, " in told and "against PyTorch's defaults (" in " ".join(told.split())
+    printed = kernelwright("evaluate", "--kernel", "1_999.py", *SCALE, cwd=folder).stdout
+    assert "against the reference, " in printed and "against PyTorch's defaults (" in " ".join(printed.split())
 
 
 def test_what_goes_together() -> None:

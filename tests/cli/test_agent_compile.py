@@ -111,7 +111,7 @@ def test_a_person_can_be_the_model(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("results",), "set OPENAI_API_KEY, or name one"),
         (("results", "--model", "rules"), "instructions are for language models"),
@@ -128,12 +128,12 @@ def test_a_person_can_be_the_model(folder: Path) -> None:
     ],
 )
 def test_a_mistake_is_reported_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: Sequence[object], told: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: Sequence[object], message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     copied(tmp_path / "results" / "multiturn_logs")
     (tmp_path / "empty").mkdir()
-    assert told in refused_here(compile_here(*arguments))
+    assert message in refused_here(compile_here(*arguments))
 
 
 @pytest.fixture

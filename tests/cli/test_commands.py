@@ -76,8 +76,8 @@ def test_a_kernel_that_is_no_faster_is_not_written(kernel_file: Path) -> None:
     assert run.returncode == 3, run.stderr
     assert (found["verified"], found["faster"], found["kernel"], found["gain"]) == (True, False, None, 1.0)
     assert not list((folder / "results").rglob("*optimized_*.py"))
-    told = kernelwright(*command, "--quiet", cwd=folder)
-    assert told.returncode == 3 and "nothing faster was found than the start's" in told.stdout
+    quiet = kernelwright(*command, "--quiet", cwd=folder)
+    assert quiet.returncode == 3 and "nothing faster was found than the start's" in quiet.stdout
 
 
 def test_a_kernel_that_is_wrong_fails_with_exit_code_1(kernel_file: Path) -> None:
@@ -109,9 +109,9 @@ def test_interrupt_and_resume(kernel_file: Path) -> None:
     while time.monotonic() < deadline and trials_in(journal) < 2:
         time.sleep(0.05)
     os.kill(process.pid, signal.SIGINT)
-    told, errors = process.communicate(timeout=60)
+    printed, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
-    assert "turn 1/2: bottleneck" in told and "\x1b" not in told  # plain lines without a terminal
+    assert "turn 1/2: bottleneck" in printed and "\x1b" not in printed  # plain lines without a terminal
     assert "--resume goes on" in errors
     before = list(of(read_journal(journal), Trial))
     run = kernelwright(*arguments, "--resume", "--json", cwd=folder)

@@ -61,11 +61,11 @@ def test_kernels_of_an_earlier_run_stay_where_no_config_passes(tmp_path: Path) -
         def contest(self, member: TorchProblem, kernels: Sequence[PythonKernel]) -> list[Evaluation]:
             return [evaluation(kernel, Config({}), "wrong_value") for kernel in kernels]
 
-    earlier, told = tmp_path / "tokens_1_4096.py", list[Event]()
+    earlier, events = tmp_path / "tokens_1_4096.py", list[Event]()
     earlier.write_text("an earlier kernel")
-    found = write_by_size(tmp_path, problem, outcome, KERNEL, [best], cast("Any", Judge()), told.append)
+    found = write_by_size(tmp_path, problem, outcome, KERNEL, [best], cast("Any", Judge()), events.append)
     assert found == (None, ()) and earlier.read_text() == "an earlier kernel"
-    assert [*tmp_path.iterdir()] == [earlier] and isinstance(told[0], Warned)
+    assert [*tmp_path.iterdir()] == [earlier] and isinstance(events[0], Warned)
 
 
 @pytest.mark.parametrize(

@@ -34,10 +34,10 @@ def test_the_error_shown_is_that_on_the_problems_own_inputs() -> None:
 
 def test_what_the_sanitizer_says_is_told() -> None:
     original = evaluation(kernel("1.0"), Config(), 1.0)
-    for said, told in (({"memcheck": "clean"}, "\ncompute-sanitizer: memcheck clean"), ({}, None)):
+    for said, line in (({"memcheck": "clean"}, "\ncompute-sanitizer: memcheck clean"), ({}, None)):
         shown = original.model_copy(update={"sanitizer": said})
         text = describe_evaluation(Result(problem="level1/1_1", workload="default", evaluation=shown), shown)
-        assert told in text if told else "sanitizer" not in text
+        assert line in text if line else "sanitizer" not in text
 
 
 def test_a_lower_precision_than_the_references_is_a_remark() -> None:
@@ -74,8 +74,8 @@ def test_both_protocols_and_a_run_folder(kernel_file: Path) -> None:
     assert "Traceback" not in run.stderr
     assert "wrong_value" in run.stdout and "incorrect" in run.stdout and "Output mismatch" in run.stdout
     assert "not compiled" in run.stdout and "no kernel" in run.stdout
-    told = [line for line in run.stdout.splitlines() if line.startswith("fast_p over 1 problem: 0: 1.00")]
-    assert [line.rpartition("(")[2] for line in told] == ["strict)", "kernelbench)"]
+    printed = [line for line in run.stdout.splitlines() if line.startswith("fast_p over 1 problem: 0: 1.00")]
+    assert [line.rpartition("(")[2] for line in printed] == ["strict)", "kernelbench)"]
     strict = json.loads((here / "run" / "strict_results.json").read_text())["999"]
     assert {number: result["status"] for number, result in strict.items()}.items() >= {
         "0": "ok",
@@ -94,8 +94,8 @@ def test_both_protocols_and_a_run_folder(kernel_file: Path) -> None:
     assert again.exit_code == 0, again.stderr
     assert json.loads(again.stdout)["results"] == []
     assert json.loads(again.stdout)["fast_p"]["0.0"] == 1.0
-    told = [kernelwright(*folder, cwd=here).stdout]
-    assert "(by kernelbench alone, which proves no speedup)" in told[0]
+    printed = [kernelwright(*folder, cwd=here).stdout]
+    assert "(by kernelbench alone, which proves no speedup)" in printed[0]
 
 
 @pytest.mark.parametrize(

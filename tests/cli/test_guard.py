@@ -111,7 +111,7 @@ def test_sigterm_of_a_process() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ("optimize --modle rules", "no such option: --modle (Possible options: --folder, --model, --problem); see"),
         ("optimise", "no such command 'optimise'. Did you mean 'optimize'? see `kernelwright --help`"),
@@ -124,13 +124,13 @@ def test_sigterm_of_a_process() -> None:
     ],
 )
 def test_what_is_misspelt_is_told_in_one_line(
-    arguments: str, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    arguments: str, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["kernelwright", *arguments.split()])
     assert started(app, "kernelwright") == 2
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert shown.err.startswith(f"error: {told}") and shown.err.count("\n") == 1
+    assert shown.err.startswith(f"error: {message}") and shown.err.count("\n") == 1
 
 
 def test_without_a_command_there_is_help(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,10 +26,10 @@ def test_a_solution_is_evaluated_on_its_workloads_with_a_trace_each(tmp_path: Pa
     root = copied(tmp_path)
     run = kernelwright("evaluate", "--kernel", "rmsnorm_tilelang_cpu", "--dataset", root, *HERE, "--json", cwd=tmp_path)
     assert run.returncode == 0, run.stderr
-    told = json.loads(run.stdout)
-    assert [(row["workload"], row["status"]) for row in told["results"]] == [("rms-4", "ok"), ("rms-32", "ok")]
+    result = json.loads(run.stdout)
+    assert [(row["workload"], row["status"]) for row in result["results"]] == [("rms-4", "ok"), ("rms-32", "ok")]
     traces = read(root / "traces" / "norm" / f"{RMS}.jsonl")
-    for row, trace in zip(told["results"], traces, strict=True):
+    for row, trace in zip(result["results"], traces, strict=True):
         found = trace["evaluation"]
         assert (trace["workload"]["uuid"], found["status"]) == (row["workload"], "PASSED")
         assert found["performance"]["latency_ms"] == row["latency_ms"]
@@ -94,13 +94,13 @@ def test_a_definition_is_optimized_into_a_solution(tmp_path: Path, monkeypatch: 
         cwd=tmp_path,
     )
     assert run.returncode == 0, run.stderr
-    told = json.loads(run.stdout)
-    assert (told["problem"], told["workload"]) == (GEMM, "gemm-16 | gemm-64")
-    rows = [told["best"]["workloads"][name] for name in ("gemm-16", "gemm-64")]
+    result = json.loads(run.stdout)
+    assert (result["problem"], result["workload"]) == (GEMM, "gemm-16 | gemm-64")
+    rows = [result["best"]["workloads"][name] for name in ("gemm-16", "gemm-64")]
     mean = math.prod(row["latency_ms"] for row in rows) ** 0.5
-    assert told["best"]["latency_ms"] == pytest.approx(mean, rel=0.05)
+    assert result["best"]["latency_ms"] == pytest.approx(mean, rel=0.05)
     assert re.search(r"gemm-16: .* ms -> .* times as fast", run.stderr)
-    path = Path(told["solution"])
+    path = Path(result["solution"])
     dataset = TraceDataset.read(root)
     assert dataset.solutions[path.stem].author == "kernelwright"
     assert "for the Workloads gemm-16, gemm-64; made from gemm_tilelang_cpu" in (

@@ -129,9 +129,9 @@ def test_these_need_trust(project: Path, command: str, settings: list[str]) -> N
 
 def test_harmless_ones_count_and_are_told(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(project, 'target_speedup = 3\nseed = 1\n[optimize]\nresults = "out/deep"\nmodel = "openai/x"\nbeam = 4\n')
-    taken, told = given(monkeypatch, "optimize", "--kernel", "2_10", "--beam", "2")
+    taken, messages = given(monkeypatch, "optimize", "--kernel", "2_10", "--beam", "2")
     assert (taken["target_speedup"], taken["results"].name, taken["model"], taken["beam"]) == (3.0, "deep", None, 2)
-    assert told == [
+    assert messages == [
         "kernelwright.toml sets results = 'out/deep', target_speedup = 3",
         "warning: kernelwright.toml sets model, which only a trusted project may: "
         "run `kernelwright trust .` if you trust it",
@@ -144,11 +144,11 @@ def test_the_users_own_files_and_variables_are_trusted(project: Path, monkeypatc
     own.write_text('sandbox = "bwrap"\nprogram = "p.json"\n[optimize]\ntarget_speedup = 9\nmodel = "openai/own"\n')
     write(project, 'sandbox = "none"\ntarget_speedup = 3\n')
     monkeypatch.setenv("KERNELWRIGHT_ALLOW_TORCH", "none")
-    taken, told = given(monkeypatch, "optimize", "--kernel", "2_10")
+    taken, messages = given(monkeypatch, "optimize", "--kernel", "2_10")
     assert (taken["sandbox"], taken["model"], taken["allow_torch"]) == ("bwrap", "openai/own", "none")
     assert taken["target_speedup"] == 3, "a project is nearer than the user's own file"
     assert taken["program"] == config_folder() / "p.json"
-    assert len(told) == 2, "of the user's own nothing is told"
+    assert len(messages) == 2, "nothing is reported about the user's own file"
     own.write_text("nonsense = 1\n")
     assert f"{own}: nonsense is not an option" in refused(kernelwright("retrieve", "x", cwd=project))
 
@@ -163,14 +163,14 @@ def test_a_change_has_to_be_trusted_again(project: Path, monkeypatch: pytest.Mon
         "pyproject.toml: [tool.kernelwright] max_cost": 3,
     }
     assert json.loads(added.stdout) == {"project": str(project), "settings": settings}
-    taken, told = given(monkeypatch, "optimize", "--kernel", "2_10")
+    taken, messages = given(monkeypatch, "optimize", "--kernel", "2_10")
     assert (taken["sandbox"], taken["model"], taken["max_cost"]) == ("none", "openai/x", 3.0)
-    assert told[0].startswith("kernelwright.toml sets ") and len(told) == 2
+    assert messages[0].startswith("kernelwright.toml sets ") and len(messages) == 2
 
     write(project, 'sandbox = "none"\napi_base = "http://\\u001b[2J"\nseed = 2\n')
-    taken, told = given(monkeypatch, "optimize", "--kernel", "2_10")
+    taken, messages = given(monkeypatch, "optimize", "--kernel", "2_10")
     assert (taken["sandbox"], taken["model"], taken["api_base"], taken["max_cost"]) == ("auto", None, None, None)
-    assert "kernelwright.toml: api_base = 'http://\\x1b[2J' is new; kernelwright.toml: model is gone" in told[0]
+    assert "kernelwright.toml: api_base = 'http://\\x1b[2J' is new; kernelwright.toml: model is gone" in messages[0]
     (listed,) = json.loads(kernelwright("trust", "--list", "--json", cwd=project).stdout)["projects"]
     assert len(listed["changes"]) == 2
     assert "not in force" in kernelwright("trust", cwd=project).stdout

@@ -82,8 +82,8 @@ def test_the_seeds_config_file_by_grid(tmp_path: Path) -> None:
     modules = sorted((tmp_path / "generated" / "linalg" / "matmul" / name).glob("*.mlir"))
     assert len(modules) == 3 and modules[0].name.startswith("tilesize_")
     assert "compilation_info" in modules[0].read_text()
-    told = modules[0].with_name(f"{modules[0].stem}_cmd_stdout.txt").read_text()
-    assert told.startswith(f"iree-compile generated/linalg/matmul/{name}/{modules[0].name} -o ")
+    printed = modules[0].with_name(f"{modules[0].stem}_cmd_stdout.txt").read_text()
+    assert printed.startswith(f"iree-compile generated/linalg/matmul/{name}/{modules[0].name} -o ")
     rows = list(csv.DictReader((tmp_path / "matmul.csv").open()))
     assert len(rows) == 3 and {row["verification"] for row in rows} == {"SUCCESS"}
     folder = next((tmp_path / "results" / "mlir").iterdir())
@@ -138,17 +138,17 @@ def test_a_dry_run_writes_modules_and_runs_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
         (("linalg.matmul", "linalg.matmull"), "matmul, line 12, column"),
         (("1024x", "?x"), "dynamic"),
         ((PRODUCT_OF_SEED, "func.return %1"), "has nothing to schedule"),
     ],
 )
-def test_a_module_that_cannot_be_scheduled_is_one_line(tmp_path: Path, changed: tuple[str, str], told: str) -> None:
+def test_a_module_that_cannot_be_scheduled_is_one_line(tmp_path: Path, changed: tuple[str, str], message: str) -> None:
     (tmp_path / "matmul.mlir").write_text(SEED.replace(*changed))
     run = kernelwright("tune", "mlir", "matmul.mlir", "--device", "cpu", "--quiet", cwd=tmp_path)
-    assert told in refused(run)
+    assert message in refused(run)
     assert not (tmp_path / "results").exists()
 
 
@@ -162,8 +162,8 @@ def test_bad_options_are_one_line(tmp_path: Path) -> None:
         ("--config", "auto-scheduler.cfg"): "auto-scheduler.cfg, line 20: n_trial = 0",
         ("matmul.mlir", "--function", "relu"): "'relu'",
     }
-    for given, told in cases.items():
-        assert told in refused(kernelwright("tune", "mlir", *given, "--device", "cpu", "--quiet", cwd=tmp_path))
+    for given, message in cases.items():
+        assert message in refused(kernelwright("tune", "mlir", *given, "--device", "cpu", "--quiet", cwd=tmp_path))
 
 
 def test_a_chip_that_the_package_lacks_is_one_line(tmp_path: Path) -> None:

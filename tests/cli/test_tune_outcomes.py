@@ -132,6 +132,6 @@ def test_nothing_faster_has_an_exit_code_of_its_own(monkeypatch: pytest.MonkeyPa
     run = tuned_here("--tuner", "grid", "--param", "BLOCK=4,8", "--json")
     found = summary_of(run, NOTHING_FASTER)
     assert (found["best"]["config"], found["times_as_fast"], found["kernel"]) == ({"BLOCK": 8}, 1.0, None)
-    told = tuned_here("--tuner", "grid", "--param", "BLOCK=4,8")
-    assert told.exit_code == 3 and "not measurably faster than the kernel's own constants" in told.output
+    outcome = tuned_here("--tuner", "grid", "--param", "BLOCK=4,8")
+    assert outcome.exit_code == 3 and "not measurably faster than the kernel's own constants" in outcome.output
     assert tuned_here("--tuner", "grid", "--param", "BLOCK=8,16").exit_code == 0

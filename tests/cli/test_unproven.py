@@ -81,6 +81,6 @@ def test_it_is_yellow_and_a_model_is_told_that_it_is_not_correct() -> None:
     assert "[yellow]unproven[/]" in describe_evaluation(verdict, found)
     assert not verdict.correct
     assert "[yellow]unproven[/]" in str(list(comparison_table([verdict]).columns[2].cells))
-    told = reply(verdict, "", "/")
-    assert told["status"] == "unproven" and "explain_error" in told["next"]
-    assert f"not replayed: {WHY}" in told["message"] and verdict.failed_kernel is not None
+    answer = reply(verdict, "", "/")
+    assert answer["status"] == "unproven" and "explain_error" in answer["next"]
+    assert f"not replayed: {WHY}" in answer["message"] and verdict.failed_kernel is not None

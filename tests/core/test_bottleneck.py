@@ -41,16 +41,18 @@ def found(latency_ms: float, *kernels: DeviceKernel, profile: Profile = GPU, **c
     return find_bottleneck(profile, latency_ms, KernelProfile(kernels=kernels, counters=counters))
 
 
-def told(bottleneck: Bottleneck, part: str) -> bool:
+def is_evidence(bottleneck: Bottleneck, part: str) -> bool:
     return any(part in line for line in bottleneck.evidence)
 
 
 def test_at_the_bandwidth_of_a_copy_it_is_memory() -> None:
     near = found(0.11, kernel(0.108))
     assert (near.name, near.cause) == ("memory", "memory bandwidth")
-    assert told(near, "moves at least 3636 GB/s, 91% of the 4000 that a copy reaches (each of 400 MB counts once")
-    assert told(near, "close enough to the copy's bandwidth that only less traffic helps")
-    assert told(near, "1.1 times its roofline floor of 0.100 ms")
+    assert is_evidence(
+        near, "moves at least 3636 GB/s, 91% of the 4000 that a copy reaches (each of 400 MB counts once"
+    )
+    assert is_evidence(near, "close enough to the copy's bandwidth that only less traffic helps")
+    assert is_evidence(near, "1.1 times its roofline floor of 0.100 ms")
     assert near.factors["memory"] == pytest.approx(1.1)
     assert near.factors["parallelism"] == near.factors["algorithm"] == 1
 
@@ -58,8 +60,8 @@ def test_at_the_bandwidth_of_a_copy_it_is_memory() -> None:
 def test_below_the_bandwidth_of_a_copy_nobody_knows_whether_it_is_traffic() -> None:
     half = found(0.16, kernel(0.158))
     assert half.cause == "memory bandwidth"
-    assert told(half, "the other 38% of the bandwidth goes into bytes that move more than once")
-    assert not told(half, "close enough")
+    assert is_evidence(half, "the other 38% of the bandwidth goes into bytes that move more than once")
+    assert not is_evidence(half, "close enough")
 
 
 def test_far_above_the_floor_without_a_cause_it_says_where_none_was_found() -> None:
@@ -69,28 +71,28 @@ def test_far_above_the_floor_without_a_cause_it_says_where_none_was_found() -> N
         "no cause was found in launches; its machine code was not read: costs up to 80% of the time"
     )
     read = found(0.5, kernel(0.49, code=CompiledCode(loops=False, hot=10)))
-    assert told(read, "no cause was found in launches or machine code: costs up to 80%")
+    assert is_evidence(read, "no cause was found in launches or machine code: costs up to 80%")
 
 
 def test_below_the_rate_of_matrix_products_it_is_compute() -> None:
     slow = found(0.4, kernel(0.39), profile=GEMM)
     assert (slow.name, slow.cause) == ("compute", "matrix rate")
-    assert told(slow, "computes 12500 GFLOP/s in matrix products, 25% of the 50000 that fp32 products allow")
+    assert is_evidence(slow, "computes 12500 GFLOP/s in matrix products, 25% of the 50000 that fp32 products allow")
     assert slow.factors == pytest.approx({"memory": 2, "compute": 4, "parallelism": 1, "algorithm": 1})
 
 
 def test_a_call_in_which_kernels_hardly_run_is_bound_by_launches() -> None:
     waiting = found(0.4, kernel(0.11, launches=5))
     assert (waiting.name, waiting.cause) == ("algorithm", "launches")
-    assert told(waiting, "kernels run for 0.110 of 0.400 ms: the rest is launching and waiting, with 5 launches")
+    assert is_evidence(waiting, "kernels run for 0.110 of 0.400 ms: the rest is launching and waiting, with 5 launches")
     assert waiting.factors["algorithm"] == pytest.approx(0.4 / 0.11)
-    assert not told(found(0.12, kernel(0.11)), "launching")
+    assert not is_evidence(found(0.12, kernel(0.11)), "launching")
 
 
 def test_fewer_blocks_than_multiprocessors() -> None:
     small = found(0.5, kernel(0.49, blocks=33))
     assert (small.name, small.cause) == ("parallelism", "small grid")
-    assert told(small, "ours starts 33 blocks for 132 multiprocessors: costs up to 75% of the time")
+    assert is_evidence(small, "ours starts 33 blocks for 132 multiprocessors: costs up to 75% of the time")
     assert small.factors["parallelism"] == pytest.approx(4)
     # Half of the time is in a kernel that fills the GPU: what is to be gained is half, too.
     half = found(0.5, kernel(0.245, blocks=33), kernel(0.245))
@@ -102,38 +104,38 @@ def test_fewer_blocks_than_multiprocessors() -> None:
 )
 def test_a_last_wave_that_is_not_full(waves: float, told_of: bool, factor: float) -> None:
     tail = found(0.11, kernel(0.108, blocks=round(132 * 16 * waves)))
-    assert told(tail, "its last wave is not full") is told_of
+    assert is_evidence(tail, "its last wave is not full") is told_of
     assert tail.factors["parallelism"] == pytest.approx(factor)
 
 
 def test_spills_and_few_warps_are_reported_with_their_metrics() -> None:
     bad = found(0.5, kernel(0.49, spills=128, registers=255, occupancy=0.125, limited_by="registers"))
-    assert told(bad, "ours spills 128 bytes per thread at 255 registers")
-    assert told(bad, "ours keeps 12% of a multiprocessor's warps, limited by 255 registers per thread")
+    assert is_evidence(bad, "ours spills 128 bytes per thread at 255 registers")
+    assert is_evidence(bad, "ours keeps 12% of a multiprocessor's warps, limited by 255 registers per thread")
     good = found(0.5, kernel(0.49))
     assert bad.factors["compute"] > good.factors["compute"]
     assert bad.factors["parallelism"] > good.factors["parallelism"]
-    assert not told(good, "spills") and not told(good, "warps")
+    assert not is_evidence(good, "spills") and not is_evidence(good, "warps")
     shared = found(0.5, kernel(0.49, occupancy=0.0625, limited_by="shared memory", shared_bytes=200 * 1024))
-    assert told(shared, "limited by 200 KiB of shared memory per block")
+    assert is_evidence(shared, "limited by 200 KiB of shared memory per block")
 
 
 def test_time_in_a_librarys_kernels() -> None:
     library = kernel(0.3, own=False, name="void cublas::gemm<float,\n float>", occupancy=0.1)
     mixed = found(0.42, library, kernel(0.1))
-    assert told(mixed, "75% of the time is not in its own kernels, most of it in cublas::gemm<float, float>")
-    assert told(mixed, "2 kernels, whose intermediate results go through memory")
-    assert not told(mixed, "warps")  # nothing is to be fixed there
+    assert is_evidence(mixed, "75% of the time is not in its own kernels, most of it in cublas::gemm<float, float>")
+    assert is_evidence(mixed, "2 kernels, whose intermediate results go through memory")
+    assert not is_evidence(mixed, "warps")  # nothing is to be fixed there
     assert mixed.factors["algorithm"] == pytest.approx(2)
     alone = find_bottleneck(GPU, 0.5, KernelProfile(kernels=(library,)))
-    assert told(alone, "100% of the time")
+    assert is_evidence(alone, "100% of the time")
 
 
 def test_operators_that_could_be_fused() -> None:
     unfused = GPU.model_copy(update={"eager_bytes": 6.4e9})
     once = find_bottleneck(unfused, 0.11, KernelProfile(kernels=(kernel(0.108),)))
     often = find_bottleneck(unfused, 0.11, KernelProfile(kernels=(kernel(0.108, launches=16),)))
-    assert told(once, "the reference's operators move 16.0 times what must move when they run one by one")
+    assert is_evidence(once, "the reference's operators move 16.0 times what must move when they run one by one")
     assert (once.factors["algorithm"], often.factors["algorithm"]) == pytest.approx((2, 4))
     assert (often.name, often.cause) == ("algorithm", "intermediates")
 
@@ -144,11 +146,11 @@ def test_what_nsight_compute_counted_is_reported() -> None:
         "stall_long_scoreboard_pct": 71.3, "stall_wait_pct": 12.0,
     }  # fmt: skip
     counted = found(0.5, kernel(0.49), **counters)
-    assert told(counted, "1600.0 MB went through device memory, 4.0 times what must move")
-    assert told(counted, "busy by Nsight Compute: device memory 82 %, multiprocessors 31 %")
-    assert not told(counted, "tensor")
-    assert told(found(0.5, kernel(0.49), profile=GEMM, **counters), "tensor cores 0 %")
-    assert told(counted, "71 % of its warps' stalls are 'long scoreboard'")
+    assert is_evidence(counted, "1600.0 MB went through device memory, 4.0 times what must move")
+    assert is_evidence(counted, "busy by Nsight Compute: device memory 82 %, multiprocessors 31 %")
+    assert not is_evidence(counted, "tensor")
+    assert is_evidence(found(0.5, kernel(0.49), profile=GEMM, **counters), "tensor cores 0 %")
+    assert is_evidence(counted, "71 % of its warps' stalls are 'long scoreboard'")
     assert counted.factors["memory"] == pytest.approx(5**0.5 * 2)
 
 
@@ -158,10 +160,10 @@ def test_on_a_cpu_idle_cores_and_no_gpu_causes() -> None:
     assert (idle.name, idle.cause) == ("parallelism", "idle cores")
     assert idle.evidence[0] == "1.0 of 4 cores busy: costs up to 75% of the time"
     assert idle.factors["parallelism"] == 4
-    assert not told(idle, "blocks") and not told(idle, "own kernels")
+    assert not is_evidence(idle, "blocks") and not is_evidence(idle, "own kernels")
     busy = find_bottleneck(CPU, 0.12, None, cores_used=4.0, defined=3)
     assert (busy.name, busy.cause) == ("memory", "memory bandwidth")
-    assert told(busy, "3 kernels, whose intermediate results go through memory")
+    assert is_evidence(busy, "3 kernels, whose intermediate results go through memory")
 
 
 def test_the_costliest_cause_comes_first_and_remarks_last() -> None:

@@ -30,14 +30,14 @@ compiled = torch.compile(module, fullgraph=True)
 error = max(float((call(x) - expected).abs().max()) for call in (module, compiled))
 compiled(x).sum().backward()
 kept = dict(deployed.fallbacks())
-with warnings.catch_warnings(record=True) as told:
+with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     other = module(torch.randn(7, 64))
     module(torch.randn(7, 64))
 print(json.dumps([
     [check.passed for check in deployed.verify()], error, list(module.state_dict()),
     module.gemm.weight.grad is not None, kept, deployed.fallbacks(), list(other.shape),
-    [str(item.message) for item in told],
+    [str(item.message) for item in caught],
 ]))
 """
 
@@ -72,11 +72,11 @@ def linear_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_package_works_where_kernelwright_is_not(linear_package: Path) -> None:
     run = python(PAGE + USED, linear_package)
     assert run.returncode == 0, run.stderr
-    passed, error, state, trained, kept, counted, shape, told = json.loads(run.stdout.splitlines()[-1])
+    passed, error, state, trained, kept, counted, shape, warned = json.loads(run.stdout.splitlines()[-1])
     assert passed == [True] and error < 1e-4 and trained
     assert state == ["gemm.weight", "gemm.bias"]
     assert kept == {} and counted == {"sizes": 2} and shape == [7, 64]
-    assert len(told) == 1 and "no kernel for these sizes (float32[7, 64], " in told[0]
+    assert len(warned) == 1 and "no kernel for these sizes (float32[7, 64], " in warned[0]
 
 
 def test_its_files_say_what_it_is(linear_package: Path) -> None:

@@ -44,5 +44,5 @@ def test_an_engine_finds_the_operator_in_each_process(tmp_path: Path, layout: st
     options = ("--no-build-isolation", "--no-deps", "--no-index", "--target", str(site))
     pip = [sys.executable, "-m", "pip", "install", *options, str(tmp_path / "out")]
     subprocess.run(pip, check=True, capture_output=True, timeout=200)
-    told = python(LOADED, site, group)
-    assert told.stdout.splitlines()[-2:] == ["['mylib_linear'] True False", "True"], told.stderr
+    shown = python(LOADED, site, group)
+    assert shown.stdout.splitlines()[-2:] == ["['mylib_linear'] True False", "True"], shown.stderr

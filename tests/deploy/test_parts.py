@@ -144,8 +144,8 @@ def test_what_a_row_serves(arguments: tuple[Any, ...], reason: str) -> None:
     dispatch = Dispatch("mylib::k", [ROW])
     for _ in range(2):  # the second time it is remembered
         if reason:
-            told = pytest.warns(UserWarning, match=f"no kernel for these {reason}")
-            with nullcontext() if dispatch.counted else told:
+            warning = pytest.warns(UserWarning, match=f"no kernel for these {reason}")
+            with nullcontext() if dispatch.counted else warning:
                 assert dispatch.row(arguments, key_of(arguments)) is None
         else:
             assert dispatch.row(arguments, key_of(arguments)) is ROW

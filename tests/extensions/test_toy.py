@@ -90,7 +90,7 @@ def test_agents_learn_of_the_tuner(work: Path) -> None:
     async def asked() -> None:
         async with Client(server(work)) as client:
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-            told = tools["tune"].input_schema["properties"]["tuner"]["description"]
-            assert "last_first (of kernelwright-toy 1.0)" in told
+            description = tools["tune"].input_schema["properties"]["tuner"]["description"]
+            assert "last_first (of kernelwright-toy 1.0)" in description
 
     anyio.run(asked)

@@ -249,9 +249,9 @@ def verdicts(place: Place) -> Counter[tuple[str, ...]]:
         journal = str(path.relative_to(place.folder))
         for record in records:
             if record.get("kind") == "trial":
-                told = record["evaluation"]
-                config = json.dumps(told["config"], sort_keys=True)
-                found[journal, record["origin"], told["kernel_digest"], config, told["status"]] += 1
+                evaluation = record["evaluation"]
+                config = json.dumps(evaluation["config"], sort_keys=True)
+                found[journal, record["origin"], evaluation["kernel_digest"], config, evaluation["status"]] += 1
             elif record.get("kind") == "exchange":
                 request = json.dumps([record["lane"], record["request"]], sort_keys=True)
                 found[journal, "exchange", request, "", "ok"] += 1

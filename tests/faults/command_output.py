@@ -35,7 +35,7 @@ def output(run: subprocess.Popen[str], others: Callable[[], Iterable[int]], quie
         looks.append(any(map(_at_work, {*_holders(pipe), *others()})))
     holding = _holders(pipe)
     pids = sorted({*holding, *others()})
-    told = [f"{'holds the output' if pid in holding else 'does not hold it'}: {_state(pid)}" for pid in pids]
+    states = [f"{'holds the output' if pid in holding else 'does not hold it'}: {_state(pid)}" for pid in pids]
     said = ""
     for number in (signal.SIGABRT, signal.SIGKILL):  # by the first one Python writes its stacks
         for pid in pids:
@@ -44,7 +44,7 @@ def output(run: subprocess.Popen[str], others: Callable[[], Iterable[int]], quie
         with contextlib.suppress(subprocess.TimeoutExpired):
             said = run.communicate(timeout=STACKS_S)[0]
             break
-    lines = "\n".join(told)
+    lines = "\n".join(states)
     pytest.fail(f"it does nothing, and its output has not ended (exit code {run.poll()}):\n{lines}\n\n{said}")
 
 
@@ -68,10 +68,10 @@ def _holders(pipe: Path) -> set[int]:
 
 
 def _state(pid: int) -> str:
-    place, told = Path(f"/proc/{pid}"), [f"process {pid}"]
+    place, facts = Path(f"/proc/{pid}"), [f"process {pid}"]
     with contextlib.suppress(OSError):
         fields = dict(line.split(":\t", 1) for line in (place / "status").read_text().splitlines() if ":\t" in line)
-        told.append(f"of {fields['PPid'].strip()}, {fields['State'].strip()}, {fields['Threads'].strip()} threads")
-        told.append(f"waits in {(place / 'wchan').read_text()}")
-        told.append((place / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()[:300])
-    return ", ".join(told)
+        facts.append(f"of {fields['PPid'].strip()}, {fields['State'].strip()}, {fields['Threads'].strip()} threads")
+        facts.append(f"waits in {(place / 'wchan').read_text()}")
+        facts.append((place / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()[:300])
+    return ", ".join(facts)

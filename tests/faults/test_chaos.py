@@ -54,22 +54,22 @@ def record(name: str, victims: Counter[str], seconds: float) -> None:
     if not RECORD:
         return
     path = Path(RECORD)
-    told = json.loads(path.read_text()) if path.exists() else {"seeds": [], "commands": {}}
-    told["seeds"] = sorted({*told["seeds"], SEED})
-    row = told["commands"].setdefault(name, {"kills": 0, "seconds": 0.0})
+    document = json.loads(path.read_text()) if path.exists() else {"seeds": [], "commands": {}}
+    document["seeds"] = sorted({*document["seeds"], SEED})
+    row = document["commands"].setdefault(name, {"kills": 0, "seconds": 0.0})
     for victim, times in victims.items():
         row[victim] = row.get(victim, 0) + times
     row["kills"] += victims.total()
     row["seconds"] = round(row["seconds"] + seconds, 1)
-    told["kills"] = sum(row["kills"] for row in told["commands"].values())
-    path.write_text(json.dumps(told, indent=1) + "\n")
+    document["kills"] = sum(row["kills"] for row in document["commands"].values())
+    path.write_text(json.dumps(document, indent=1) + "\n")
 
 
 def require_nothing_lost(command: Command, place: Place, context: str) -> set[tuple[str, ...]]:
     """No evaluation is there twice, and every file is whole; return what was measured."""
     place.require_whole()
-    told = verdicts(place)
-    measured = {key: times for key, times in told.items() if key[-1] != "not_measured"}
+    kept = verdicts(place)
+    measured = {key: times for key, times in kept.items() if key[-1] != "not_measured"}
     assert all(measured[key] == 1 for key in searched(measured)), context
     return set(measured)
 
@@ -109,8 +109,8 @@ def test_kills_lose_and_repeat_nothing(name: str, tmp_path: Path) -> None:
                 with place.start(*words) as run:
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         run.wait(draw.uniform(0.1, 0.95) * seconds)
-                    victim, told = kill_something(place, run, draw)
-                    said += [told, place.output(run)]
+                    victim, remark = kill_something(place, run, draw)
+                    said += [remark, place.output(run)]
                 context = "\n".join(said)
                 assert "Traceback" not in context, context
                 victims.update([victim] if victim else [])

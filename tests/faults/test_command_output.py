@@ -46,7 +46,7 @@ def test_a_command_that_is_at_work_is_waited_for() -> None:
 def test_a_process_that_is_left_is_shown_with_its_stack_and_ended() -> None:
     with started(LEAVES) as run, pytest.raises(pytest.fail.Exception) as failed:
         output(run, list, quiet_s=3)
-    told = str(failed.value)
-    assert "its output has not ended (exit code 0)" in told
-    assert "holds the output: process " in told and "S (sleeping), 1 threads" in told
-    assert "done" in told and "in waits_for_ever" in told, told
+    message = str(failed.value)
+    assert "its output has not ended (exit code 0)" in message
+    assert "holds the output: process " in message and "S (sleeping), 1 threads" in message
+    assert "done" in message and "in waits_for_ever" in message, message

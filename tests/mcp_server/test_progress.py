@@ -13,10 +13,10 @@ from kernelwright.mcp_server.workshop import ProgressReporter
 
 def test_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "BEAT_S", 0.02)
-    told: list[tuple[float, float | None, str]] = []
+    reports: list[tuple[float, float | None, str]] = []
 
     async def report(done: float, total: float | None, text: str) -> None:
-        told.append((done, total, text))
+        reports.append((done, total, text))
 
     async def work() -> None:
         reporter = ProgressReporter(report)
@@ -29,8 +29,8 @@ def test_progress(monkeypatch: pytest.MonkeyPatch) -> None:
             group.cancel_scope.cancel()
 
     anyio.run(work)
-    values = [done for done, _, _ in told]
+    values = [done for done, _, _ in reports]
     assert all(a < b for a, b in itertools.pairwise(values))
     assert values[-1] < 3
-    assert [text for _, _, text in told[:6]] == ["step 0", "more", "step 1", "more", "step 2", "more"]
-    assert told[6:] and all(text == "more (0 s)" for _, _, text in told[6:])
+    assert [text for _, _, text in reports[:6]] == ["step 0", "more", "step 1", "more", "step 2", "more"]
+    assert reports[6:] and all(text == "more (0 s)" for _, _, text in reports[6:])

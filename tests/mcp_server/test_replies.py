@@ -38,7 +38,7 @@ def verdict(evaluation: Evaluation) -> Verdict:
     return Verdict(problem="level1/1_1", workload="tiny", kernel=kernel(5.0), evaluation=evaluation)
 
 
-def told(result: Result, run: str = "", root: str = "/") -> dict[str, Any]:
+def reply_of(result: Result, run: str = "", root: str = "/") -> dict[str, Any]:
     """What a tool returns of a result, which its schema takes."""
     found = reply(result, run, root)
     model = reply_model(type(result), bool(run))
@@ -46,7 +46,7 @@ def told(result: Result, run: str = "", root: str = "/") -> dict[str, Any]:
 
 
 def test_a_correct_kernel() -> None:
-    found = told(verdict(evaluation(kernel(5.0), Config(), 5.0)))
+    found = reply_of(verdict(evaluation(kernel(5.0), Config(), 5.0)))
     assert (found["problem"], found["workload"], found["status"]) == ("level1/1_1", "tiny", "ok")
     assert (found["latency_ms"], found["reference_ms"], found["speedup"]) == (5.0, 10.0, 2.0)
     assert found["warnings"] == [] and "profile" in found["next"]
@@ -60,14 +60,14 @@ def test_a_correct_kernel() -> None:
     ],
 )
 def test_what_is_doubtful_is_a_warning(change: dict[str, object], says: str) -> None:
-    (warning,) = told(verdict(evaluation(kernel(5.0), Config(), 5.0).model_copy(update=change)))["warnings"]
+    (warning,) = reply_of(verdict(evaluation(kernel(5.0), Config(), 5.0).model_copy(update=change)))["warnings"]
     assert says in warning
 
 
 def test_a_rule_that_was_broken() -> None:
     rule = Rejection(rule="torch-operator", where="line 3: torch.mm(x, w)", why="compute it in the kernel.")
     failed = verdict(evaluation(kernel(5.0), Config(), "rejected").model_copy(update={"rejection": rule}))
-    found = told(failed)
+    found = reply_of(failed)
     assert (found["status"], found["rejection"], found["latency_ms"]) == ("rejected", rule.model_dump(), None)
     assert "explain_error" in found["next"] and failed.failed_kernel is not None
 
@@ -103,7 +103,7 @@ def test_a_failure_is_explained() -> None:
 def test_a_profile(latency: float, next_step: str) -> None:
     measured = evaluation(kernel(latency), Config(), latency)
     causes = find_bottleneck(PROFILE, latency, cores_used=1.0)
-    found = told(Profiled(job=JOB, evaluation=measured, profile=PROFILE, bottleneck=causes))
+    found = reply_of(Profiled(job=JOB, evaluation=measured, profile=PROFILE, bottleneck=causes))
     assert found["floor_ms"] == 0.1 and found["times_floor"] == pytest.approx(latency / 0.1)
     assert found["profile"]["ceilings"]["copy_gb_s"] == 10
     assert found["bottleneck"]["evidence"]
@@ -112,13 +112,13 @@ def test_a_profile(latency: float, next_step: str) -> None:
 
 def test_a_profile_of_a_kernel_that_fails() -> None:
     failed = evaluation(kernel(1.0), Config(), "crashed")
-    found = told(Profiled(job=JOB, evaluation=failed, profile=None, bottleneck=None))
+    found = reply_of(Profiled(job=JOB, evaluation=failed, profile=None, bottleneck=None))
     assert (found["status"], found["floor_ms"], found["bottleneck"]) == ("crashed", None, None)
 
 
 def test_a_search_that_found_a_faster_config(tmp_path: Path) -> None:
     finals = (timed(OTHER, 2.0), timed(Config(), 4.0))
-    found = told(tuned(tmp_path, *finals), "tune-k-1", str(tmp_path))
+    found = reply_of(tuned(tmp_path, *finals), "tune-k-1", str(tmp_path))
     assert (found["run"], found["best"]["config"], found["times_as_fast"]) == ("tune-k-1", {"BLOCK": 4}, 2.0)
     assert (found["start"]["latency_ms"], found["best"]["latency_ms"]) == (4.0, 2.0)
     assert (found["space"]["size"], found["trials"]) == (2, 1)
@@ -127,10 +127,10 @@ def test_a_search_that_found_a_faster_config(tmp_path: Path) -> None:
 
 
 def test_a_search_that_found_none(tmp_path: Path) -> None:
-    own = told(tuned(tmp_path, timed(OWN, 4.0), timed(Config(), 4.0)), "r")
+    own = reply_of(tuned(tmp_path, timed(OWN, 4.0), timed(Config(), 4.0)), "r")
     assert own["kernel"] is None and "keep the constants" in own["next"]
     failed = tuned(tmp_path, trials=(evaluation(KERNEL, OTHER, "compile_error"),))
-    nothing = told(failed, "r")
+    nothing = reply_of(failed, "r")
     assert (nothing["best"], nothing["failed"], nothing["statuses"]) == (None, 1, {"compile_error": 1})
     assert failed.failed_kernel is not None and "evaluate the unmodified kernel" in nothing["next"]
 
@@ -147,7 +147,7 @@ def test_a_run(tmp_path: Path) -> None:
         model="rules",
         spent=Budget(),
     )
-    found = told(result, "optimize-k-1", str(tmp_path))
+    found = reply_of(result, "optimize-k-1", str(tmp_path))
     assert (found["run"], found["start"]["latency_ms"], found["best"]["latency_ms"]) == ("optimize-k-1", 20.0, 4.0)
     assert (found["gain"], found["best"]["speedup"], found["kernel"]) == (5.0, 2.5, "fast.py")
     assert found["verified"] and found["faster"] and found["turns"] >= 3
@@ -155,14 +155,14 @@ def test_a_run(tmp_path: Path) -> None:
     assert "stop at the roofline" in found["next"]
     (tmp_path / "same").mkdir()
     nothing = run(tmp_path / "same", kernel(20.0), listed(kernel(30.0)))
-    same = told(result.model_copy(update={"outcome": nothing, "kernel": None}), "r")
+    same = reply_of(result.model_copy(update={"outcome": nothing, "kernel": None}), "r")
     assert same["kernel"] is None and not same["faster"] and "no rule made it faster" in same["next"]
 
 
 def test_slow_kernels() -> None:
     row = SlowKernel(0.5, "DISTURBED", "/root/mine.py", 2.0, 1.0, "1_P", "tiny", "test", 0.9, None, "fp32")
     listing = Listing(slow=(row,), measured=3, failed=("x: wrong",), skipped=(), disturbed=(row,))
-    found = told(listing, root="/root")
+    found = reply_of(listing, root="/root")
     assert (found["slow"][0]["kernel"], found["slow"][0]["contention"], found["measured"]) == ("mine.py", 0.9, 3)
     assert found["failed"] == ["x: wrong"] and "profile" in found["next"]
     assert "other processes used 0.9 cores" in found["warnings"][0]

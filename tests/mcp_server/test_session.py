@@ -69,17 +69,17 @@ async def _broken(client: Client) -> None:
 
 
 async def _tuned(client: Client, root: Path) -> None:
-    told: list[tuple[float, float | None, str | None]] = []
+    reports: list[tuple[float, float | None, str | None]] = []
 
     async def note(progress: float, total: float | None, message: str | None) -> None:
-        told.append((progress, total, message))
+        reports.append((progress, total, message))
 
     tuned = await _asked(client, "tune", note, **SCALE, params={"BLOCK": [4, 8]}, trials=2)
     assert tuned["trials"] == 2 and tuned["best"]["config"]["BLOCK"] in (4, 8) and tuned["space"]["size"] == 2
-    assert all(value < other for (value, *_), (other, *_) in itertools.pairwise(told))
+    assert all(value < other for (value, *_), (other, *_) in itertools.pairwise(reports))
     # On a busy machine a line is repeated while nothing else happens.
     trials = {
-        message.partition(":")[0]: total for _, total, message in told if message and message.startswith("trial ")
+        message.partition(":")[0]: total for _, total, message in reports if message and message.startswith("trial ")
     }
     assert trials == {"trial 1": 3.0, "trial 2": 3.0}
     base = f"kernelwright://runs/{tuned['run']}"

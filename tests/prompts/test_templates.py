@@ -73,8 +73,8 @@ def test_an_attribute_that_a_value_lacks_is_refused(tmp_path: Path, monkeypatch:
 
 @pytest.mark.parametrize("name", ["analyse", "rewrite"])
 def test_the_error_that_a_model_is_told_to_stay_below_is_the_one_that_is_refused(name: str) -> None:
-    (told,) = re.findall(r"\d\.\de-\d", render(name, **VALUES[name]))
-    assert float(told) == FLOOR["float32"]
+    (limit,) = re.findall(r"\d\.\de-\d", render(name, **VALUES[name]))
+    assert float(limit) == FLOOR["float32"]
 
 
 def test_values_are_text_and_no_templates() -> None:

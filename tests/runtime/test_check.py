@@ -64,10 +64,10 @@ def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(monkeypatch: pytest.MonkeyPatch, told: Told, **options: Any) -> KernelCheck:
-    monkeypatch.setattr(Runtime, "local_evaluator", lambda self, device, options: lambda: told)
+def run(monkeypatch: pytest.MonkeyPatch, evaluator: Told, **options: Any) -> KernelCheck:
+    monkeypatch.setattr(Runtime, "local_evaluator", lambda self, device, options: lambda: evaluator)
     result = kernelwright.check(("mine.py",), device="cpu", baseline_file="figures.json", **options)
-    assert not told.left
+    assert not evaluator.left
     return result.kernels[0]
 
 

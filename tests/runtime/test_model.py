@@ -87,7 +87,7 @@ class MadeUpRuns:
 
 
 @pytest.mark.parametrize(
-    ("runs", "code", "told"),
+    ("runs", "code", "lines"),
     [
         (MadeUpRuns(1.0, 5.0, 5.001), 0, ["credited gain: 1.9", "agree: a curve of 1 values: error 0.0002"]),
         (MadeUpRuns(2.01, 5.0, 5.0), 3, ["credited gain: none: 0.99", "is within noise"]),
@@ -97,13 +97,13 @@ class MadeUpRuns:
     ],
 )
 def test_a_gain_is_credited_beyond_noise_if_outputs_agree(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, runs: MadeUpRuns, code: int, told: list[str]
+    folder: Path, monkeypatch: pytest.MonkeyPatch, runs: MadeUpRuns, code: int, lines: list[str]
 ) -> None:
     monkeypatch.setattr(command, "run_once", runs)
     run = kernelwright("model", "sums.py", "--rounds", 2, "--warmup", 1, cwd=folder)
     assert run.returncode == code, run.stderr
     assert runs.ways[:6] == ["values", "values", "plain", "store", "store", "plain"]
-    for text in (*told, "graph breaks: 2", "sums.py:9: a reason (2 times)", "an entry is old"):
+    for text in (*lines, "graph breaks: 2", "sums.py:9: a reason (2 times)", "an entry is old"):
         assert text in run.stdout + run.stderr
 
 

@@ -125,13 +125,13 @@ def test_a_region_that_cannot_be_read_costs_itself_only(folder: Path) -> None:
 
 
 def test_bad_input_is_one_line(folder: Path) -> None:
-    def told(*arguments: object) -> str:
+    def message_of(*arguments: object) -> str:
         return refused(kernelwright("optimize", *arguments, cwd=folder))
 
-    assert "--recorded needs a --time-limit; give the seconds" in told("--recorded", "recorded")
-    assert "has no recorded regions; run the model with" in told("--recorded", "recorded", "--time-limit", 9)
+    assert "--recorded needs a --time-limit; give the seconds" in message_of("--recorded", "recorded")
+    assert "has no recorded regions; run the model with" in message_of("--recorded", "recorded", "--time-limit", 9)
     record(folder, "a", 0.5)
-    assert "give one of" in told("--recorded", "recorded", "--kernel", "1_19", "--time-limit", 9)
+    assert "give one of" in message_of("--recorded", "recorded", "--kernel", "1_19", "--time-limit", 9)
 
 
 @pytest.mark.timeout(900)

@@ -35,10 +35,10 @@ def test_a_search_returns_what_it_found_and_tells_of_it(made_up: MadeUp, capsys:
     assert result.found.best is not None and result.found.best.config == {"BLOCK": 32}
     assert result.faster and result.kernel_path is not None and result.kernel_path.exists()
     assert result.to_json()["space"] == {"origin": "given", "size": 2, "pruned": 0}
-    told = [event for event in heard if not isinstance(event, Step)]
-    assert [type(event) for event in told] == [SearchStarted, TrialDone, TrialDone, FinalsStarted, Finished]
-    assert isinstance(told[0], SearchStarted) and (told[0].name, told[0].origin) == ("1_999.py", "given")
-    assert [event.number for event in told if isinstance(event, TrialDone)] == [1, 2]
+    events = [event for event in heard if not isinstance(event, Step)]
+    assert [type(event) for event in events] == [SearchStarted, TrialDone, TrialDone, FinalsStarted, Finished]
+    assert isinstance(events[0], SearchStarted) and (events[0].name, events[0].origin) == ("1_999.py", "given")
+    assert [event.number for event in events if isinstance(event, TrialDone)] == [1, 2]
     assert capsys.readouterr() == ("", "")
 
 

@@ -67,7 +67,7 @@ def oracle(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(xgboost_search, "EXPLORED", 0.0)
 
 
-def told(*configs: Config) -> XGBoostSearch:
+def searched(*configs: Config) -> XGBoostSearch:
     """A search whose first configs are over; the slower, the farther they are from (2, 2, 2)."""
     tuner = XGBoostSearch(SPACE, 0)
     tuner.ask(8)
@@ -86,7 +86,7 @@ BEST = Config({"A": 2, "B": 2, "C": 2})
 
 @pytest.mark.usefixtures("oracle")
 def test_a_batch_is_what_the_model_takes_for_the_fastest() -> None:
-    tuner = told(BEST, Config({"A": 9, "B": 9, "C": 2}))
+    tuner = searched(BEST, Config({"A": 9, "B": 9, "C": 2}))
     batch = tuner.ask(BATCH)
     near, far = batch[:NEAR], batch[NEAR:]
     assert [sorted(map(int, map(str, config.values()))) for config in near] == [[2, 2, 5]] * NEAR
@@ -108,7 +108,7 @@ def test_what_is_taken_is_not_chosen_again() -> None:
 @pytest.mark.usefixtures("oracle")
 def test_a_share_is_drawn_by_chance(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(xgboost_search, "EXPLORED", 1.0)
-    batch = told(BEST).ask(BATCH)
+    batch = searched(BEST).ask(BATCH)
     assert len(batch) == BATCH
     assert all(differing(config, BEST) > 1 for config in batch[:NEAR])
 

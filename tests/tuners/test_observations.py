@@ -16,7 +16,7 @@ ROWS = SPACE.encoded.rows(SPACE)
 KERNEL = kernel(1.0)
 
 
-def told(*results: float | str) -> Observations:
+def observed(*results: float | str) -> Observations:
     """Observations of the first members, in order."""
     seen = Observations(SPACE)
     for config, result in zip(SPACE, results, strict=False):
@@ -38,12 +38,12 @@ def test_what_was_asked_is_pending_until_it_is_reported() -> None:
 
 
 def test_what_was_never_asked_counts_as_asked_once_reported() -> None:
-    seen = told(1.0, "timeout")
+    seen = observed(1.0, "timeout")
     assert seen.fresh(ROWS).tolist() == ROWS[2:].tolist()
 
 
 def test_of_two_verdicts_the_first_counts() -> None:
-    seen = told(3.0)
+    seen = observed(3.0)
     config = next(iter(SPACE))
     seen.tell(config, evaluation(KERNEL, config, 1.0))
     assert len(seen) == 1
@@ -60,26 +60,26 @@ def test_configs_outside_are_ignored(config: dict[str, int | str]) -> None:
 
 
 def test_the_best_and_the_leaders_are_successes() -> None:
-    seen = told("crashed", 3.0, 1.0, "timeout", 2.0)
+    seen = observed("crashed", 3.0, 1.0, "timeout", 2.0)
     assert seen.best is not None
     assert seen.best.tolist() == ROWS[2].tolist()
     assert seen.leaders(2).tolist() == ROWS[[2, 4]].tolist()
     assert seen.leaders(9).tolist() == ROWS[[2, 4, 1]].tolist()
-    assert told("crashed").leaders(3).shape == (0, 2)
+    assert observed("crashed").leaders(3).shape == (0, 2)
 
 
 def test_targets_are_logarithms_with_failures_behind_the_slowest() -> None:
-    targets = told(1.0, 2.0, 2.1, "timeout").targets()
+    targets = observed(1.0, 2.0, 2.1, "timeout").targets()
     assert targets[:2] == pytest.approx(np.log([1.0, 2.0]))
     assert targets[1] < targets[2] < targets[3] == pytest.approx(math.log(2.1) + FAILURE)
 
 
 def test_slow_times_are_drawn_in() -> None:
     """Beyond the median at most as far above it as the best is below."""
-    targets = told(1.0, 2.0, 3.0, 1e6, "timeout").targets()
+    targets = observed(1.0, 2.0, 3.0, 1e6, "timeout").targets()
     assert targets == pytest.approx(np.log([1.0, 2.0, 3.0, 9.0, 9.0]))
 
 
 def test_targets_without_success_say_nothing() -> None:
-    assert told("timeout", "crashed").targets().tolist() == [0.0, 0.0]
+    assert observed("timeout", "crashed").targets().tolist() == [0.0, 0.0]
     assert Observations(SPACE).targets().shape == (0,)

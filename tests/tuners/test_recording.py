@@ -50,10 +50,14 @@ def test_a_single_sample_is_the_time_itself(samples_ms: tuple[float, ...], resul
 def test_a_recording_reports_as_an_evaluator_would(tmp_path: Path) -> None:
     recording = read_recording(written(tmp_path, CSV))
     for config, result in RESULTS.items():
-        told = recording.evaluation(config)
-        assert (told.latency_ms, told.status, told.compile_s) == (result.time_ms, result.status, result.compile_s)
-        assert told.origin is Origin.RECORDED
-        assert told.config == config and recording.evaluation(config) is told
+        evaluation = recording.evaluation(config)
+        assert (evaluation.latency_ms, evaluation.status, evaluation.compile_s) == (
+            result.time_ms,
+            result.status,
+            result.compile_s,
+        )
+        assert evaluation.origin is Origin.RECORDED
+        assert evaluation.config == config and recording.evaluation(config) is evaluation
     with pytest.raises(SpaceError, match="does not contain BLOCK=1"):
         recording.evaluation(Config({"BLOCK": 1}))
 

@@ -256,14 +256,14 @@ def test_sizes_that_change_are_left_to_inductor_with_a_note(store: RegionStore) 
     torch.manual_seed(0)
     model, given = Network().eval(), [torch.randn(rows, 16) for rows in (8, 6, 8, 5, 1, 8)]
     call = torch.compile(model, backend=kernelwright)
-    with torch.no_grad(), warnings.catch_warnings(record=True) as told:
+    with torch.no_grad(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         results, codes = run_and_get_code(lambda: list(map(call, given)))
         for x, result in zip(given, results, strict=True):
             torch.testing.assert_close(result, model(x))
     assert CALL in codes[0]  # for eight rows, of which the store has an entry
     assert len(codes) > 1 and not any(CALL in code for code in codes[1:])
-    notes = [str(item.message) for item in told if "sizes that change" in str(item.message)]
+    notes = [str(item.message) for item in caught if "sizes that change" in str(item.message)]
     assert notes and notes[0].startswith("kernelwright: 1 inputs of a graph have sizes that change")
 
 

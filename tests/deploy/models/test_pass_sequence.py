@@ -48,11 +48,11 @@ def test_a_users_own_pass_runs_before(store: RegionStore, listed: bool) -> None:
 
 def test_a_pass_that_heeds_inference_is_told(store: RegionStore) -> None:
     store.add(entry(region_text()))
-    model, x, told = Network(), torch.randn(8, 16), []
+    model, x, seen = Network(), torch.randn(8, 16), []
 
     class Aware(CustomInferenceAwareGraphPass):  # type: ignore[misc]
         def __call__(self, graph: torch.fx.Graph, is_inference: bool) -> None:
-            told.append(is_inference)
+            seen.append(is_inference)
 
         def uuid(self) -> Any:
             return "aware"
@@ -60,7 +60,7 @@ def test_a_pass_that_heeds_inference_is_told(store: RegionStore) -> None:
     with torch.no_grad():
         result, code = compiled(model, kernelwright, x, options={"post_grad_custom_pre_pass": Aware()})
     torch.testing.assert_close(result, model(x))
-    assert CALL in code and told and all(told)
+    assert CALL in code and seen and all(seen)
 
 
 def test_several_passes_depend_on_what_each_depends_on() -> None:

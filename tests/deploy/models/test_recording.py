@@ -111,9 +111,9 @@ def test_a_folder_that_cannot_be_written_is_told_once(folder: Path) -> None:
     folder.write_text("a file")
     with pytest.warns(
         UserWarning, match="nothing is recorded: cannot write .*; choose another KERNELWRIGHT_RECORD"
-    ) as told:
+    ) as caught:
         result = torch.compile(lambda x: x.sin() + 1, backend=kernelwright)(torch.zeros(3))
-    assert result.tolist() == [1.0, 1.0, 1.0] and len(told) == 1
+    assert result.tolist() == [1.0, 1.0, 1.0] and len(caught) == 1
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def written(folder: Path, item: StoredRegion) -> Path:
     return RegionStore([folder]).add(item)
 
 
-def told(*folders: Path, key: str) -> tuple[Path | None, list[str]]:
+def find_entry(*folders: Path, key: str) -> tuple[Path | None, list[str]]:
     """What is chosen for a key, and what is said."""
     messages: list[str] = []
     file = RegionStore(folders, report=messages.append).find(key)
@@ -48,12 +48,12 @@ def test_the_first_folder_comes_first_and_there_the_largest_gain(tmp_path: Path,
     slow = written(own, found.model_copy(update={"latency_ms": 1.5}))
     fast = written(own, found)
     faster = written(shared, found.model_copy(update={"latency_ms": 0.1}))
-    assert told(own, shared, key=found.key) == (fast, [])
-    assert told(shared, own, key=found.key) == (faster, [])
-    assert told(tmp_path / "missing", shared, key=found.key) == (faster, [])
+    assert find_entry(own, shared, key=found.key) == (fast, [])
+    assert find_entry(shared, own, key=found.key) == (faster, [])
+    assert find_entry(tmp_path / "missing", shared, key=found.key) == (faster, [])
     fast.unlink()
-    assert told(own, key=found.key) == (slow, [])
-    assert told(own, key="0" * 32) == (None, [])
+    assert find_entry(own, key=found.key) == (slow, [])
+    assert find_entry(own, key="0" * 32) == (None, [])
 
 
 def test_a_folder_that_is_read_only_serves(tmp_path: Path, found: StoredRegion) -> None:
@@ -61,7 +61,7 @@ def test_a_folder_that_is_read_only_serves(tmp_path: Path, found: StoredRegion) 
     path.chmod(0o444)
     path.parent.chmod(0o555)
     try:
-        assert told(path.parent, key=found.key) == (path, [])
+        assert find_entry(path.parent, key=found.key) == (path, [])
     finally:
         path.parent.chmod(0o755)
 
@@ -75,7 +75,7 @@ def test_damaged_and_forged_entries_are_not_used(tmp_path: Path, found: StoredRe
         ("", "its content is not what its name says"),
     ):
         path.write_text(content)
-        chosen, messages = told(tmp_path, key=found.key)
+        chosen, messages = find_entry(tmp_path, key=found.key)
         assert chosen is None and len(messages) == 1 and message in messages[0]
     path.unlink()
     for content, message in (  # whoever changes a text can give it the right name, too
@@ -89,7 +89,7 @@ def test_damaged_and_forged_entries_are_not_used(tmp_path: Path, found: StoredRe
         digest = hashlib.sha256(content.encode()).hexdigest()
         forged = tmp_path / f"{found.key}-{digest}.yaml"
         forged.write_text(content)
-        chosen, messages = told(tmp_path, key=found.key)
+        chosen, messages = find_entry(tmp_path, key=found.key)
         assert chosen is None and len(messages) == 1
         assert str(forged) in messages[0] and message in messages[0]
         forged.unlink()
@@ -99,7 +99,7 @@ def test_an_entry_without_an_interval_is_not_used(tmp_path: Path, found: StoredR
     """As entries of an earlier version have none."""
     path = written(tmp_path, found.model_copy(update={"gain_interval": None}))
     says = f"{path} is not used: it states no interval of its gain; optimize the region again"
-    assert told(tmp_path, key=found.key) == (None, [says])
+    assert find_entry(tmp_path, key=found.key) == (None, [says])
     (file,) = RegionStore([tmp_path]).files()
     assert not file.damaged
 
@@ -107,27 +107,27 @@ def test_an_entry_without_an_interval_is_not_used(tmp_path: Path, found: StoredR
 def test_an_entry_that_anyone_may_write_is_not_used(tmp_path: Path, found: StoredRegion) -> None:
     path = written(tmp_path, found)
     path.chmod(0o666)
-    assert told(tmp_path, key=found.key) == (None, [f"{path} is not used: anyone may write it; chmod o-w {path}"])
+    assert find_entry(tmp_path, key=found.key) == (None, [f"{path} is not used: anyone may write it; chmod o-w {path}"])
     path.chmod(0o644)
     tmp_path.chmod(0o777)  # where anyone may add one
     message = f"{path} is not used: anyone may write its folder; chmod o-w {tmp_path}"
-    assert told(tmp_path, key=found.key) == (None, [message])
+    assert find_entry(tmp_path, key=found.key) == (None, [message])
 
 
 def test_entries_of_other_versions_and_devices_are_not_used(tmp_path: Path, found: StoredRegion) -> None:
     here = torch.__version__
     path = written(tmp_path / "old", found.model_copy(update={"versions": {"torch": "2.8.0"}}))
     message = f"it was measured with torch 2.8.0, here {here}; optimize the region again"
-    assert told(path.parent, key=found.key) == (None, [f"{path} is not used: {message}"])
+    assert find_entry(path.parent, key=found.key) == (None, [f"{path} is not used: {message}"])
     path = written(tmp_path / "none", found.model_copy(update={"versions": {"nothing": "1.0"}}))
-    assert "nothing 1.0, here none" in told(path.parent, key=found.key)[1][0]
+    assert "nothing 1.0, here none" in find_entry(path.parent, key=found.key)[1][0]
     path = written(tmp_path / "empty", found.model_copy(update={"versions": {"": "1.0"}}))
-    assert "it was measured with  1.0, here none" in told(path.parent, key=found.key)[1][0]
+    assert "it was measured with  1.0, here none" in find_entry(path.parent, key=found.key)[1][0]
     other = entry(found.problem, device="cuda sm_90")
     assert other.key != found.key
     path = written(tmp_path / "gpu", other)
     if not torch.cuda.is_available():
-        assert "it is for cuda sm_90, here is no GPU" in told(path.parent, key=other.key)[1][0]
+        assert "it is for cuda sm_90, here is no GPU" in find_entry(path.parent, key=other.key)[1][0]
 
 
 def test_a_full_disk_leaves_nothing(tmp_path: Path, found: StoredRegion, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,10 +90,10 @@ def test_a_shape_that_the_library_refuses_has_no_time_and_a_note() -> None:
         def compare(self, problem: TorchProblem, kernel: Kernel, configs: Sequence[Config]) -> list[Any]:
             raise ProblemError("the reference fails: K is not a multiple of 16")
 
-    refusing, told = Refusing(), list[Event]()
+    refusing, events = Refusing(), list[Event]()
     kernel = find_kernel("gemm/a8w8_blockscale", "triton").read()
-    assert _reference_ms(cast("Any", refusing), problem(), kernel, told.append) is None
-    (note,) = told
+    assert _reference_ms(cast("Any", refusing), problem(), kernel, events.append) is None
+    (note,) = events
     assert isinstance(note, Note) and "is not timed: the reference fails: K is not a multiple of 16" in note.text
 
 

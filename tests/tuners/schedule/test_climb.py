@@ -126,7 +126,7 @@ def test_the_simulator_finds_no_wrong_value_in_a_valid_schedule(graph: Graph, rn
         assert not simulate(loop_of(graph, schedule, interval, 40)).wrong
 
 
-def told(config: Config, *samples: float) -> Evaluation:
+def evaluation_of(config: Config, *samples: float) -> Evaluation:
     return evaluation(KERNEL, config, 1.0).model_copy(update={"measurement": Measurement(samples_ms=samples)})
 
 
@@ -134,12 +134,12 @@ def test_noise_is_no_improvement_and_the_streak_starts_again_at_one(monkeypatch:
     monkeypatch.setattr(climb, "RESTART", 3)
     tuner = ScheduleClimb(SPACE, 0)
     start, *others = [tuner.ask()[0] for _ in range(6)]
-    tuner.tell(start, told(start, 1.00, 1.01, 1.02))
-    tuner.tell(others[0], told(others[0], 0.99, 1.005, 1.03))
+    tuner.tell(start, evaluation_of(start, 1.00, 1.01, 1.02))
+    tuner.tell(others[0], evaluation_of(others[0], 0.99, 1.005, 1.03))
     assert (tuner._here, tuner._streak) == (others[0], 1)  # a plateau: across, but no better
-    tuner.tell(others[1], told(others[1], 1.5, 1.6, 1.7))
+    tuner.tell(others[1], evaluation_of(others[1], 1.5, 1.6, 1.7))
     assert (tuner._here, tuner._streak) == (others[0], 2)
-    tuner.tell(others[2], told(others[2], 0.5, 0.51, 0.52))
+    tuner.tell(others[2], evaluation_of(others[2], 0.5, 0.51, 0.52))
     assert (tuner._here, tuner._streak) == (others[2], 0)
     for config in (others[3], others[4], start):
         tuner.tell(config, evaluation(KERNEL, config, "compile_error"))
@@ -152,16 +152,16 @@ def test_what_was_under_way_at_a_restart_does_not_undo_it(monkeypatch: pytest.Mo
     monkeypatch.setattr(climb, "RESTART", 2)
     tuner = ScheduleClimb(SPACE, 0)
     (start,) = tuner.ask()
-    tuner.tell(start, told(start, 1.00, 1.01, 1.02))
+    tuner.tell(start, evaluation_of(start, 1.00, 1.01, 1.02))
     worse, broken, late, best = tuner.ask(4)
-    tuner.tell(worse, told(worse, 2.0, 2.1, 2.2))
+    tuner.tell(worse, evaluation_of(worse, 2.0, 2.1, 2.2))
     tuner.tell(broken, evaluation(KERNEL, broken, "compile_error"))
     (elsewhere,) = tuner.ask()
-    tuner.tell(late, told(late, 1.5, 1.6, 1.7))
+    tuner.tell(late, evaluation_of(late, 1.5, 1.6, 1.7))
     assert tuner._here is None
-    tuner.tell(elsewhere, told(elsewhere, 1.8, 1.81, 1.82))
+    tuner.tell(elsewhere, evaluation_of(elsewhere, 1.8, 1.81, 1.82))
     assert tuner._here == elsewhere
-    tuner.tell(best, told(best, 0.5, 0.51, 0.52))  # better than all before
+    tuner.tell(best, evaluation_of(best, 0.5, 0.51, 0.52))  # better than all before
     assert tuner._here == best
 
 

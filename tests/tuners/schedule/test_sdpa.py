@@ -111,10 +111,10 @@ def test_what_cudnn_refuses_is_said() -> None:
         def compare(self, *_: Any) -> list[Evaluation]:
             raise ProblemError("the reference fails: No available kernel")
 
-    told: list[Event] = []
+    events: list[Event] = []
     evaluator: Any = Refusing()
-    assert _beside_cudnn(evaluator, job(), timed(1, 1), told.append) is None
-    (note,) = told
+    assert _beside_cudnn(evaluator, job(), timed(1, 1), events.append) is None
+    (note,) = events
     assert isinstance(note, Note) and "not compared with SDPA's cuDNN backend: the reference fails" in note.text
 
 
