@@ -37,7 +37,8 @@ if TYPE_CHECKING:
         tune_mlir,
         verify_corpus,
     )
-    from .runtime.attention import AttentionConfig, ScheduleOptimizer, tune_attention
+    from .runtime.attention import ScheduleOptimizer, tune_attention
+    from .runtime.options.attention import AttentionConfig
     from .tuners.catalogue import TunerArguments, TunerEntry, create_tuner
 
 __version__ = "0.1.0"
@@ -48,7 +49,8 @@ _ELSEWHERE = {
     "step": "deploy.models.steps",
     "Rule": "agent.rules",
     **dict.fromkeys(("TunerArguments", "TunerEntry", "create_tuner"), "tuners.catalogue"),
-    **dict.fromkeys(("AttentionConfig", "ScheduleOptimizer", "tune_attention"), "runtime.attention"),
+    "AttentionConfig": "runtime.options.attention",
+    **dict.fromkeys(("ScheduleOptimizer", "tune_attention"), "runtime.attention"),
 }
 """Homes of what is not one of `python_api`."""
 __all__ = [

@@ -31,9 +31,10 @@ from kernelwright.core import Config, Evaluation, Evaluator, Journal, SearchSpac
 from kernelwright.core.environment import cores
 from kernelwright.evaluators.settings import Limits, Settings
 from kernelwright.evaluators.simulated import SimulatedEvaluator
-from kernelwright.runtime.attention import COMPILE_S, Half
+from kernelwright.runtime.attention import COMPILE_S
 from kernelwright.runtime.devices import device_label
 from kernelwright.runtime.evaluators import search_evaluator
+from kernelwright.runtime.options.attention import Half
 from kernelwright.tuners.grid import Grid
 from kernelwright.tuners.schedule.attention import BY_HAND, REGISTERS, SHARED_BYTES
 from kernelwright.tuners.schedule.modulo import schedule_in_order

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 from ..core import (
     Budget,
@@ -24,7 +22,6 @@ from ..core import (
     Tuner,
 )
 from ..core.events import Emit, Event, FinalsStarted, Finished, Note, TrialDone, ignore
-from ..core.extras import require_extra
 from ..corpus.attention import KERNEL, PROBLEM
 from ..corpus.kernels import KernelFile
 from ..corpus.problems import find_problem
@@ -49,13 +46,9 @@ from .attention_result import ScheduleResult, loop_in
 from .devices import CPU, choose_device
 from .evaluators import at_workloads, search_evaluator
 from .jobs import Job, open_journal, run_record
-from .options.groups import OUTPUT, SEARCH, WHERE, DeviceOptions, ResultOptions
-from .options.option import option
+from .options.attention import OWN_TUNERS, AttentionConfig
 from .options.trust import TimingOptions, settings_of
 
-SHAPE = "Problem"
-OWN_TUNERS = ("schedule", "random_moves")
-"""Tuners that move schedules directly. The others move random keys."""
 _log = logging.getLogger(__name__)
 
 COMPILE_S = 120.0
@@ -64,59 +57,6 @@ OVERHEAD = 40
 """Cycles of the model for loading Q and writing the result."""
 WRITTEN = ("schedules/schedule_*", "traces/trace_*", "*.png", "final_results.json", "attention_*.py")
 """Files of a search. A new search removes them, so that none are left if it fails."""
-
-
-def _tuners() -> Mapping[str, str]:
-    return {"schedule": "hill climbing over schedules", "random_moves": "", **catalogue.choices()}
-
-
-class Half(StrEnum):
-    """Element types that the kernel multiplies."""
-
-    FLOAT16 = "float16"
-    BFLOAT16 = "bfloat16"
-
-
-@dataclass(frozen=True, kw_only=True)
-class AttentionConfig(ResultOptions, DeviceOptions):
-    """Search schedules of the attention kernel."""
-
-    batch_size: int = option(1, "Batches.", SHAPE, at_least=1)
-    num_heads: int = option(32, "Heads of queries.", SHAPE, at_least=1)
-    num_kv_heads: int | None = option(
-        None, "Heads of keys and values, shared by groups of query heads; by default as many.", SHAPE, at_least=1
-    )
-    seq_len_q: int = option(512, "Queries of a head.", SHAPE, at_least=1)
-    seq_len_k: int | None = option(None, "Keys of a head; by default as many as queries.", SHAPE, at_least=1)
-    head_dim: int = option(64, "Elements of a query and a key.", SHAPE, at_least=1)
-    head_dim_kv: int | None = option(None, "Elements of a value; by default as many as of a key.", SHAPE, at_least=1)
-    causal: bool = option(False, "Each query attends to keys up to its own position only.", SHAPE)
-    dtype: Half = option(Half.FLOAT16, "Element type: float16 or bfloat16.", SHAPE)
-    tuner: str = option(
-        "schedule", "{choices}. The tuners of 'tune kernel' search over random keys.", SEARCH, choices=_tuners
-    )
-    trials: int = option(50, "At most this many schedules.", SEARCH, at_least=1)
-    seconds: float | None = option(None, "Start no trials after this time.", SEARCH, above=0)
-    patience: int | None = option(None, "Stop after this many trials without a better one.", SEARCH, at_least=1)
-    seed: int = option(0, "Random seed of the tuner.", SEARCH)
-    schedule: Path | None = option(
-        None, "A schedule to start from: schedule_0003.txt or .json of a search.", SEARCH, metavar="FILE"
-    )
-    interval: int | None = option(None, "Start with this interval, in cycles of the model.", SEARCH, metavar="CYCLES")
-    rates: Path | None = option(
-        None, "Rates of the model that a measured search fitted: its rates.json.", SEARCH, metavar="FILE"
-    )
-    simulate: bool = option(False, "Simulate instead of measuring; needs no GPU, and every result says so.", WHERE)
-    plot: bool = option(False, "Draw the schedules before and after, and the convergence, as PNG.", OUTPUT)
-
-    def check(self) -> None:
-        """Raise `OptionError` for options that contradict each other."""
-        super().check()
-        catalogue.check(self.tuner, OWN_TUNERS)
-        if self.schedule is not None and self.interval is not None:
-            raise OptionError("`schedule` has an interval of its own", "leave `interval` out")
-        if self.plot:
-            require_extra("`plot`", "matplotlib", "plots")
 
 
 class ScheduleOptimizer:

@@ -22,7 +22,7 @@ SIBLINGS = 26
 LARGER = {"core": 56}
 FLOORS = ("agent.history", "cli", "commands", "mcp_server", "python_api", "runtime")
 """What stands above the agent, and what reads runs."""
-FILES, LINES, IN_FUNCTIONS = 102, 17_400, 73
+FILES, LINES, IN_FUNCTIONS = 103, 17_400, 73
 """Of the floors: files, lines to the next fifty, and imports within functions."""
 
 

@@ -16,10 +16,10 @@ from rich.text import Text
 from ...core import Config
 from ...core.events import Emit, PartDone
 from ...runtime import command, result
-from ...runtime.attention import AttentionConfig as Options
 from ...runtime.attention import ScheduleOptimizer
 from ...runtime.attention_result import ScheduleResult
 from ...runtime.command import search_code
+from ...runtime.options.attention import AttentionConfig as Options
 from ...runtime.result import beside_reference
 from ...runtime.runtime import Runtime
 from ...tuners.schedule.sdpa import SdpaBackend

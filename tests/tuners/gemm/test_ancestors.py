@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 from kernelwright.cli.main import app
-from kernelwright.runtime.attention import AttentionConfig, ScheduleOptimizer, tune_attention
+from kernelwright.runtime.attention import ScheduleOptimizer, tune_attention
 from kernelwright.runtime.attention_result import ScheduleResult
+from kernelwright.runtime.options.attention import AttentionConfig
 from kernelwright.tuners.gemm.fields import AMD, LAUNCH, TILES
 from kernelwright.tuners.gemm.stores.aiter import AiterLegacy
 from kernelwright.tuners.schedule.files import dump_schedule

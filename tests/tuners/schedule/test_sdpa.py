@@ -13,8 +13,9 @@ import torch
 from kernelwright.core import Evaluation, Measurement, Origin, ProblemError, Status
 from kernelwright.core.events import Event, Note
 from kernelwright.corpus import find_problem
-from kernelwright.runtime.attention import AttentionConfig, ScheduleOptimizer, _beside_cudnn
+from kernelwright.runtime.attention import ScheduleOptimizer, _beside_cudnn
 from kernelwright.runtime.attention_result import ScheduleResult
+from kernelwright.runtime.options.attention import AttentionConfig
 from kernelwright.tuners.schedule.sdpa import SdpaBackend, problem_by
 from torch.nn import attention, functional
 from torch.nn.attention.bias import CausalBias
