@@ -25,7 +25,7 @@ import tilelang
 import triton
 from command import run_benchmark
 from kernelwright.core import PythonKernel
-from kernelwright.corpus.attention import KERNEL
+from kernelwright.corpus.kernels import ATTENTION_KERNEL
 from tilelang import tvm
 from tvm.target import Target
 
@@ -59,7 +59,7 @@ def lowered(config: Mapping[str, Any], sizes: tuple[Any, ...], folder: Path) -> 
 
     tilelang.compile = lower
     bound = folder / "kernel.py"
-    bound.write_text(PythonKernel.parse(KERNEL.read_text()).bind(config).source)
+    bound.write_text(PythonKernel.parse(ATTENTION_KERNEL.read_text()).bind(config).source)
     module: dict[str, Any] = {}
     exec(compile(bound.read_text(), str(bound), "exec", dont_inherit=True), module)
     module["build_attention"](*sizes)

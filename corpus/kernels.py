@@ -13,6 +13,8 @@ from .problems import find_problem, list_operators, list_problems
 from .recorded import SolutionFile, find_solution, names_solution
 
 SHIPPED = Path(__file__).parent / "kernels"
+ATTENTION_KERNEL = SHIPPED / "tilelang" / "attention" / "attention.py"
+"""The scheduled kernel of the attention problem, which belongs to no level of KernelBench."""
 _HEADER = re.compile(r"^Problem Name:\s*(\S+)", re.MULTILINE)
 SHIPPED_KERNELS = "`kernelwright list` shows the shipped kernels"
 """A hint in messages."""

@@ -22,9 +22,8 @@ from ..core import (
     Tuner,
 )
 from ..core.events import Emit, Event, FinalsStarted, Finished, Note, TrialDone, ignore
-from ..corpus.attention import KERNEL, PROBLEM
-from ..corpus.kernels import KernelFile
-from ..corpus.problems import find_problem
+from ..corpus.kernels import ATTENTION_KERNEL, KernelFile
+from ..corpus.problems import ATTENTION, find_problem
 from ..evaluators.loop_simulator import SimulatedLoop
 from ..evaluators.settings import Limits, Settings
 from ..evaluators.simulated import SimulatedEvaluator, simulated_ms
@@ -221,22 +220,22 @@ class ScheduleOptimizer:
 
     def job(self, config: AttentionConfig) -> tuple[Job, str]:
         """Return the kernel and the problem at these sizes, and the device."""
-        kernel: PythonKernel = KernelFile(KERNEL, "attention").read()
+        kernel: PythonKernel = KernelFile(ATTENTION_KERNEL, "attention").read()
         s = self.shape
         sizes = {
             "batch_size": s.batch, "heads": s.heads, "kv_heads": s.kv_heads, "seq_len_q": s.seq_len_q,
             "seq_len_k": s.seq_len_k, "head_dim": s.head_dim, "head_dim_kv": s.head_dim_kv, "causal": s.causal,
             "dtype": config.dtype.value,
         }  # fmt: skip
-        problem = find_problem(str(PROBLEM)).read().resized("given", sizes)
+        problem = find_problem(str(ATTENTION)).read().resized("given", sizes)
         if config.simulate:
             # Times at different rates cannot be compared, so they count as another device's.
-            return Job(kernel, problem, CPU, str(KERNEL), where=f"simulated at {self.rates}"), CPU
+            return Job(kernel, problem, CPU, str(ATTENTION_KERNEL), where=f"simulated at {self.rates}"), CPU
         device = choose_device(config.device)
         config.check_device(device)
         if Target.of_device(device) is not Target.CUDA:
             raise DeviceError("schedules are measured on a GPU, and there is none", "use `simulate`")
-        return Job(kernel, problem, device, str(KERNEL)), device
+        return Job(kernel, problem, device, str(ATTENTION_KERNEL)), device
 
 
 def _beside_cudnn(evaluator: Evaluator, job: Job, best: Evaluation, emit: Emit) -> Evaluation | None:

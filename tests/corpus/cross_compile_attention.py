@@ -15,7 +15,7 @@ from typing import Any
 import tilelang
 import torch
 from kernelwright.core import PythonKernel
-from kernelwright.corpus.attention import KERNEL
+from kernelwright.corpus.kernels import ATTENTION_KERNEL
 from kernelwright.tests.evaluators.replay.host_calls import assert_ours_calls_the_same
 from tilelang import tvm
 from tvm.target import Target
@@ -35,7 +35,7 @@ def lowered(function: Any, code: Path, config: dict[str, Any]) -> dict[str, Any]
 
 def main() -> None:
     for number, case in enumerate(json.loads(sys.argv[1])):
-        kernel = PythonKernel.parse(KERNEL.read_text())
+        kernel = PythonKernel.parse(ATTENTION_KERNEL.read_text())
         found: list[Any] = []
         code = Path(sys.argv[2]) / f"case_{number}.cu"
 

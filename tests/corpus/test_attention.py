@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from kernelwright.core import Config, PythonKernel
-from kernelwright.corpus.attention import KERNEL, PROBLEM
-from kernelwright.corpus.problems import find_problem
+from kernelwright.corpus.kernels import ATTENTION_KERNEL
+from kernelwright.corpus.problems import ATTENTION, find_problem
 from kernelwright.evaluators.guards.source import find_violation
 from kernelwright.evaluators.settings import AllowTorch
 from kernelwright.tuners.schedule.attention import AttentionShape, Rates, attention_graph
@@ -59,7 +59,7 @@ CASES = [
 
 
 def kernel() -> PythonKernel:
-    return PythonKernel.parse(KERNEL.read_text())
+    return PythonKernel.parse(ATTENTION_KERNEL.read_text())
 
 
 @pytest.fixture(scope="module")
@@ -211,12 +211,12 @@ def test_the_reference_at_sizes_that_no_tile_divides() -> None:
     import torch
     from kernelwright.evaluators.workers.modules import ProblemModule
 
-    problem = find_problem(str(PROBLEM)).read().at("tiny")
-    module = ProblemModule(str(PROBLEM), {**problem.sizes, "causal": True, "head_dim_kv": 32}, "cpu")
+    problem = find_problem(str(ATTENTION)).read().at("tiny")
+    module = ProblemModule(str(ATTENTION), {**problem.sizes, "causal": True, "head_dim_kv": 32}, "cpu")
     q, k, v = module.inputs(0)
     assert (q.shape, k.shape, v.shape) == ((1, 4, 200, 64), (1, 2, 200, 64), (1, 2, 200, 32))
     source: dict[str, object] = {}
-    exec(PROBLEM.read_text(), source)
+    exec(ATTENTION.read_text(), source)
     (causal,) = module.init_inputs()
     found = source["Model"](causal)(q, k, v)  # type: ignore[operator]
     k, v = (x.repeat_interleave(2, dim=1) for x in (k, v))

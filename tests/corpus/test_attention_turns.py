@@ -7,7 +7,7 @@ import random
 import pytest
 import torch
 from kernelwright.core import Config, PythonKernel, Value
-from kernelwright.corpus.attention import KERNEL as FILE
+from kernelwright.corpus.kernels import ATTENTION_KERNEL
 from kernelwright.evaluators.guards.source import find_violation
 from kernelwright.evaluators.settings import AllowTorch
 from kernelwright.tuners.schedule.attention import AttentionShape, Rates, attention_graph
@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from .warp_groups import load
 
-KERNEL = PythonKernel.parse(FILE.read_text())
+KERNEL = PythonKernel.parse(ATTENTION_KERNEL.read_text())
 SHAPE = AttentionShape(1, 2, 1, 200, 200, 64, 64)
 SPACE = ScheduleSpace(lambda tiles: attention_graph(SHAPE, tiles, Rates()), SHAPE.tiles())
 SHAPES = {

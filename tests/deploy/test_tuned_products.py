@@ -14,7 +14,7 @@ import pytest
 from kernelwright.core import Budget, Config, Evaluation, Kernel, Problem, TorchProblem
 from kernelwright.core.verdict import Replay
 from kernelwright.corpus import find_problem
-from kernelwright.corpus.attention import KERNEL
+from kernelwright.corpus.kernels import ATTENTION_KERNEL
 from kernelwright.tuners.gemm.shapes import Shape
 from kernelwright.tuners.gemm.sweep import Sweep
 
@@ -85,7 +85,7 @@ def test_products_of_a_sweep_serve_a_range_in_triton_s_interpreter(tmp_path: Pat
 
 def test_a_tuned_attention_finds_its_problem(tmp_path: Path) -> None:
     path = result(
-        tmp_path / "attention_tuned.py", KERNEL.read_text(), "attention", workload="given", sizes=ATTENTION,
+        tmp_path / "attention_tuned.py", ATTENTION_KERNEL.read_text(), "attention", workload="given", sizes=ATTENTION,
         tilelang="0.1.15",
     )  # fmt: skip
     run = kernelwright("deploy", path, "--name", "mylib::attention", "--output", "out", "--json", cwd=tmp_path)
