@@ -147,7 +147,7 @@ def guarded(work: Callable[[], int], interrupted: str = "interrupted") -> int:
 
     try:
         with interruptible():
-            from ..core.errors import KernelwrightError  # may be interrupted, too: more than a tenth of a second
+            from ..core.errors import KernelwrightError  # may be interrupted too: more than a tenth of a second
 
             try:
                 with _logged():

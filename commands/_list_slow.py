@@ -245,7 +245,7 @@ def problems_without(known: Set[str], problem: str | None, dataset: Path | None,
 
 
 def recorded_problems(folder: Path) -> list[ProblemFile]:
-    """Return the regions that a model's run wrote to a folder. Raises `ProblemError` where there are none."""
+    """Return the regions that a model's run wrote to a folder. Raises `ProblemError` if there are none."""
     paths = sorted(folder.glob("region_*.py"))
     if not paths:
         raise ProblemError(f"{folder} has no recorded regions; run the model with KERNELWRIGHT_RECORD={folder}")

@@ -79,7 +79,7 @@ class Result(result.Result):
 
 
 def plan(options: Options, runtime: Runtime) -> Plan:
-    """Find the page; docs/timing.md and timing.md name it, too."""
+    """Find the page; docs/timing.md and timing.md name it too."""
     pages = find_pages()
     if options.page is None:
         return Plan(None, pages)

@@ -128,7 +128,7 @@ class Result(result.Result):
     @property
     def warnings(self) -> list[str]:
         """Remarks on kernels that are not listed, and on unreliable rows."""
-        kept = ["their flagged records are kept; `again` measures them once more"] if not self.again else []
+        kept = ["their flagged records are kept; `again` measures them again"] if not self.again else []
         return [*self.skipped, *self.failed, *self.doubts, *(kept if self.doubts else [])]
 
     @property

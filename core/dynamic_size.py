@@ -73,7 +73,7 @@ class DynamicSize:
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """The least and the largest number in the range. Raises `UndecidedSizeError` where that is not at its ends."""
+        """The least and the largest number in the range. Raises `UndecidedSizeError` if that is not at its ends."""
         slope = self.of(self.free, tuple(power * factor for power, factor in enumerate(self.coefficients))[1:])
         least, most = _bounds(slope)
         if least < 0 < most:

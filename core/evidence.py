@@ -13,7 +13,7 @@ from .syntax_tree import syntax_tree
 
 HEADER = ("Problem Name:", "Evaluation Result:")
 RULE = "rule.json"
-"""The file beside kernels of a range that says which of them serves which sizes."""
+"""The file next to kernels of a range that says which kernel serves which sizes."""
 
 
 def evidence(problem: Problem, best: Evaluation, start: Evaluation) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def wait_for_lock(descriptor: int) -> None:
 
 
 def unlock(descriptor: int) -> None:
-    """Release the lock explicitly: processes forked meanwhile have the file open, too."""
+    """Release the lock explicitly: processes forked meanwhile have the file open too."""
     fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 

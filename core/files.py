@@ -22,7 +22,7 @@ def cache_folder() -> Path:
 
 
 def own_folder() -> Path:
-    """Return the folder of the user's data, which no run can recreate. KERNELWRIGHT_CACHE overrides it, too."""
+    """Return the folder of the user's data, which no run can recreate. KERNELWRIGHT_CACHE overrides it too."""
     return Path(os.environ.get("KERNELWRIGHT_CACHE") or platformdirs.user_data_dir("kernelwright"))
 
 

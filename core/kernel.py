@@ -161,7 +161,7 @@ class PythonKernel(Kernel):
 
     @property
     def declared_constraints(self) -> Sequence[str]:
-        """Return the expressions of CONSTRAINTS; empty where there are none."""
+        """Return the expressions of CONSTRAINTS; empty if there are none."""
         constraints = self._declared("CONSTRAINTS", [])
         if not _is_list_of(constraints, str):
             raise SpaceError(f"{self.name}: CONSTRAINTS must be a list of texts")
@@ -169,7 +169,7 @@ class PythonKernel(Kernel):
 
     @property
     def declared_configs(self) -> Sequence[Config]:
-        """Return the configs of CONFIGS; empty where there are none. Names that are not constants are left out."""
+        """Return the configs of CONFIGS; empty if there are none. Names that are not constants are left out."""
         configs = self._declared("CONFIGS", [])
         if not _is_list_of(configs, dict):
             raise SpaceError(f"{self.name}: CONFIGS must be a list of dicts of constants")

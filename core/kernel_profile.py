@@ -45,7 +45,7 @@ class DeviceKernel(BaseModel):
     """Matrix instructions in the compiled code with their operand types, such as 'wgmma bf16'. Empty if it has none,
     None if the code is unknown."""
     code: CompiledCode | None = None
-    """Facts of its machine code; None where it was not read, as on AMD's GPUs."""
+    """Facts of its machine code; None if it was not read, as on AMD's GPUs."""
 
     @property
     def short_name(self) -> str:

@@ -151,7 +151,7 @@ def of_backend(name: str) -> tuple[Language, Target]:
 def recognize(imported: Iterable[str]) -> tuple[Language, Target] | None:
     """Return the language and target of a source that imports these modules; None if it is not a kernel.
 
-    Plug-ins are tried first: a language that is built on another one imports that, too.
+    Plug-ins are tried first: a language that is built on another one imports that too.
     """
     modules = set(imported)
     known = known_languages()

@@ -110,7 +110,7 @@ def assigned_names(node: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
 
 
 def literal_value(node: ast.expr) -> Any:
-    """Return the value of a literal, or of arithmetic of whole numbers; raises `ValueError` or `TypeError` for others.
+    """Return the value of a literal, or of arithmetic of integers; raises `ValueError` or `TypeError` for others.
 
     `1 << 6` is 64.
     """

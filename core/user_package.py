@@ -137,7 +137,7 @@ class CandidateText:
 
     @classmethod
     def of(cls, source: str, labels: tuple[str, ...] = ()) -> CandidateText:
-        """Return the parts of a text. Raises `KernelError` where one of `labels`, or the last one, has no part."""
+        """Return the parts of a text. Raises `KernelError` if one of `labels`, or the last one, has no part."""
         lines = source_lines(source, keepends=True)
         found_marks = ((node.lineno - 1, node.end_lineno or node.lineno, label) for node, label in _marks(source))
         # A user's file may assign `__file__` itself.
@@ -189,7 +189,7 @@ def _marks(source: str) -> list[tuple[ast.stmt, str]]:
 
 
 def part_label(node: ast.stmt) -> str | None:
-    """Return the label of the part that begins with a statement; None where none does."""
+    """Return the label of the part that begins with a statement; None if none does."""
     match node:
         case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(label))) if name == _MARK:
             return label

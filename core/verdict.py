@@ -147,7 +147,7 @@ class Replay(BaseModel):
     steps: tuple[str, ...] = ()
     """The launch plan as text, a line per step."""
     depends_on: str = ""
-    """'the launches depend on 3 integers read from counts'; empty where the sizes alone decide what is launched."""
+    """'the launches depend on 3 integers read from counts'; empty if the sizes alone decide what is launched."""
     accepted: bool = False
     """Whether the user accepts the kernel anyway (`require_replay` off)."""
 

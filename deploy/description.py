@@ -115,9 +115,9 @@ def require_size(kernels: Sequence[MeasuredKernel], free: FreeSize) -> None:
 
 
 def stated_range(kernels: Sequence[MeasuredKernel]) -> FreeSize | None:
-    """Return the range of all results that state what they serve; None where none does.
+    """Return the common range of results that state one; None if none does.
 
-    Raises `KernelError` where some do not, or another size.
+    Raises `KernelError` if only some do, or for different sizes.
     """
     stated = [item.serves for item in kernels if item.serves is not None]
     if not stated:
@@ -130,7 +130,7 @@ def stated_range(kernels: Sequence[MeasuredKernel]) -> FreeSize | None:
 def describe(name: str, kernels: Sequence[MeasuredKernel], free: FreeSize | None) -> list[OperatorDescription]:
     """Return the description of each kernel, in one process in a sandbox, where no kernel is launched.
 
-    Raises `KernelError` where it fails, where the operator's name is taken, and for a torch without `triton_op`.
+    Raises `KernelError` if it fails, where the operator's name is taken, and for a torch without `triton_op`.
     """
     rows = [
         {

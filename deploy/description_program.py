@@ -100,7 +100,7 @@ def names_of(model: Any, count: int) -> list[str]:
 
 
 def plain(item: Any) -> Any:
-    """Return a tensor as [dtype, sizes, order], a number as it is; else the name of its type.
+    """Return a tensor as [dtype, sizes, order], a number unchanged, and the type's name for anything else.
 
     The order is that of the dimensions in memory, the outermost first; None for a tensor that is not dense.
     """

@@ -1,4 +1,4 @@
-"""Results as files: kernels with the evidence of their measurement, and what stands against deploying them."""
+"""Results as files: kernels with the evidence of their measurement, and the obstacles to deploying them."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def read_evidence(path: Path, source: str) -> Mapping[str, Any]:
 def licence_of(path: Path, source: str) -> str:
     """Return the SPDX identifier that a file's comments and docstring state; '' without one.
 
-    Raises `KernelError` where they forbid to pass it on.
+    Raises `KernelError` if they forbid to pass it on.
     """
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     text = "\n".join([ast.get_docstring(syntax_tree(source)) or "", *_comments(tokens)])

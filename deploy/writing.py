@@ -101,7 +101,7 @@ class Deployment:
 def write(deployment: Deployment, output: Path) -> list[str]:
     """Write the package into a new folder. Return a line for each comparison that was made on this machine.
 
-    Raises `KernelError` where it cannot be imported or is wrong, `ResultsError` where the folder cannot be written;
+    Raises `KernelError` if it cannot be imported or is wrong, `ResultsError` where the folder cannot be written;
     then there is no folder.
     """
     output = output.absolute()
@@ -278,7 +278,7 @@ def _versions(entries: Sequence[Entry]) -> str:
 def checked(package: str, folder: Path) -> list[str]:
     """Import a package in a sandbox without this one, and compare it with the reference if its device is here.
 
-    Return a line for each comparison. Raises `KernelError` where it cannot be imported or is wrong.
+    Return a line for each comparison. Raises `KernelError` if it cannot be imported or is wrong.
     """
     request = json.dumps({"folder": str(folder), "package": package})
     environment = allowed_environment(os.environ, asked_by=request)

@@ -78,7 +78,7 @@ class Root:
     def problem_of(self, kernel: str, given: str | None) -> str | None:
         """Return the problem of a kernel that `reference` returned; None if the kernel decides.
 
-        A kernel file may name its problem by a path, which is confined, too.
+        A kernel file may name its problem by a path, which is confined too.
         """
         if given is not None:
             return self.reference(given, "problem")
@@ -221,7 +221,7 @@ class Runs:
         return Run(path.parent, record) if record.run == path.parent.name else None
 
     def _is_dead(self, server: str) -> bool:
-        """Return whether the server of a run has ended, so that the run has, too."""
+        """Return whether the server of a run has ended, so that the run has too."""
         if self._lock is not None and Path(self._lock.name).name == server:
             return False
         lock = self._folder / Path(server).name

@@ -38,7 +38,7 @@ class Example(Page):
     techniques: list[str]
     """Techniques that the second kernel uses and the first does not."""
     gain: str
-    """The measured speedup with its device; empty where it was not measured."""
+    """The measured speedup with its device; empty if it was not measured."""
     why: str
     """Reasons for its rank."""
     text: str

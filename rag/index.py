@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 FILE = "retrieval.vectors"
 KEPT = 20_000
-"""Maximum number of cached vectors: those of other folders' texts are kept, too."""
+"""Maximum number of cached vectors: those of other folders' texts are kept too."""
 
 Vectors = dict[str, "NDArray[np.float32]"]
 """Each text's, by the text's digest."""

@@ -136,7 +136,7 @@ class _Indexed:
 
 
 def _read(source: str | None) -> _Known | None:
-    """Analyse a kernel; None where that fails."""
+    """Analyse a kernel; None if that fails."""
     if not source:
         return None
     try:

@@ -62,7 +62,7 @@ def kernel_operation(source: str) -> str:
 
 
 def _failures(run: ArchivedRun) -> str:
-    """Return what failed on the way, in a sentence; empty where nothing did."""
+    """Return what failed on the way, in a sentence; empty if nothing did."""
     causes = {item.technique: item.cause for item in run.tried if not item.gain and item.cause}
     some = [f"{technique} ({cause})" for technique, cause in list(causes.items())[:FAILURES]]
     return f"What failed on the way: {'; '.join(some)}." if some else ""

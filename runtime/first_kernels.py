@@ -2,7 +2,7 @@
 
 On a GPU torch.compile's code and structures give several (`starts_for`), screened side by side. A language model, if
 there is one, writes another. The fastest kernel is the start, or a correct one if none is timed; a beam with room
-expands the second best, too.
+expands the second best too.
 """
 
 from __future__ import annotations

@@ -264,7 +264,7 @@ def same_run(journal: Journal, this: RunRecord) -> None:
 
 
 def earlier_summary(path: Path, job: Job, target: float | None) -> dict[str, Any] | None:
-    """The summary of the same run, if it has finished with a verified kernel and nothing cut it short; else None."""
+    """The summary of the same run, if it finished with a verified kernel and was not cut short; otherwise None."""
     records = read_journal(path) if path.exists() else []
     known, last = next(of(records, RunRecord), None), next(of(reversed(records), FinishedRecord), None)
     if known is None or last is None or known.changed(run_record(job, known.model)):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     computed = property
 else:
     computed = computed_field
-"""A property that the JSON has, too."""
+"""A property that the JSON has too."""
 
 
 class Result(BaseModel):
@@ -127,7 +127,7 @@ class EvaluationResult(Result):
     """The base of results of one evaluation, whose figures are the result's own, in Python as in JSON."""
 
     evaluation: ForPython[Evaluation | None] = None
-    """With samples and log; None where nothing was evaluated."""
+    """With samples and log; None if nothing was evaluated."""
 
     @computed
     def status(self) -> Status | None:
@@ -141,12 +141,12 @@ class EvaluationResult(Result):
 
     @property
     def latency_ms(self) -> float | None:
-        """Milliseconds of one call, the median; None where it was not timed."""
+        """Milliseconds of one call, the median; None if it was not timed."""
         return self.evaluation.latency_ms if self.evaluation else None
 
     @property
     def speedup(self) -> float | None:
-        """Over the reference, of the medians; None where it was not timed."""
+        """Over the reference, of the medians; None if it was not timed."""
         return self.evaluation.speedup.ratio if self.evaluation and self.evaluation.speedup else None
 
     @property

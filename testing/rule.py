@@ -23,7 +23,7 @@ NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
 def attempted(rule: Rule, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
-    """Apply a rule; None where it says why it does not fit.
+    """Apply a rule; None if it says why it does not fit.
 
     Fails if it gives no reason, or if its result is not a kernel with the parameters that it names. Any
     exception of the rule other than NotApplicableError is raised.

@@ -89,7 +89,7 @@ def check(name: str, more: Sequence[str] = ()) -> None:
 
 
 def entry(name: str) -> TunerEntry:
-    """Return what makes a tuner. Raises `OptionError` where another package's cannot be loaded."""
+    """Return what makes a tuner. Raises `OptionError` if another package's cannot be loaded."""
     check(name)
     return ENTRIES.find(name, _TUNERS)
 

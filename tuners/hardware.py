@@ -170,7 +170,7 @@ class TileModel:
         """Return the members with the best estimates, one per tile shape and width of the block.
 
         `like` is a row with values for what the model does not know, such as the order of tiles. Without them, and
-        where they go with no tile, members differ in these parameters by chance. Of a tile of few rows, whose widths
+        where they go with no tile, members differ in these parameters at random. Of a tile of few rows, whose widths
         hardly differ in the estimate, one is taken: of equal ones the nearest to that row's.
         """
         members = self._encoded.sample(100_000, np.random.default_rng(0))

@@ -250,9 +250,9 @@ def _held_back_interrupt() -> Iterator[None]:
 
 @functools.lru_cache(maxsize=1)
 def _loaded(file: Path, warm: Path | None) -> tuple[Recording, Warm]:
-    """What a process needs for every seed, read once.
+    """Return the data that a process needs for every seed, read once.
 
-    Each reads the file itself: a config keeps its hash, and the hashes of texts differ between processes.
+    Each process reads the file itself: a config keeps its hash, and hashes of strings differ between processes.
     """
     return load(file, warm)
 

@@ -124,10 +124,10 @@ def turns_tiles(kernel: Kernel, roles: ParameterRoles) -> bool:
 
 
 def seen_in(profile: Profile, kernel: Kernel) -> Profile:
-    """Return the profile with what a kernel shows of how it computes the problem's product.
+    """Add to the profile how a kernel computes the problem's product.
 
-    These are the sums that it keeps for each result, the products that it computes side by side, and of a convolution
-    whether taps are summed one after the other and which side of a tile has the output channels.
+    These are the number of sums for each result, the number of products side by side, and for a convolution whether
+    taps are summed one after the other and which side of a tile has the output channels.
     """
     product = profile.product
     if product is None:

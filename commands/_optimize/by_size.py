@@ -148,7 +148,7 @@ def write_by_size(
     judge: Judge,
     emit: Emit,
 ) -> tuple[Path | None, tuple[SizedKernel, ...]]:
-    """Check each config once more in the middle of its part, and write a kernel file for each part, and the rule.
+    """Check each config again in the middle of its part, and write a kernel file for each part and the rule.
 
     No kernel files are written for a user's function, since they would need its package.
 

@@ -134,7 +134,7 @@ class Result(tune_kernel.Result):
 
     @result.computed
     def times_best_sdpa(self) -> float | None:
-        """Speedup over the fastest backend; None where none was timed."""
+        """Speedup over the fastest backend; None if none was timed."""
         return min(self.times_sdpa.values(), default=None)
 
     @computed_field(alias="kernel")

@@ -139,7 +139,7 @@ def _wanted(seen: Observed) -> float:
 
 
 def _starved(seen: Observed, kernel: DeviceKernel, code: CompiledCode) -> float:
-    """Return the bandwidth over what the loads in flight allow; 1 where they suffice, or are not waited for."""
+    """Return the bandwidth over what the loads in flight allow; 1 if they suffice, or are not waited for."""
     warps = seen.warps(kernel)
     if warps is None or code.wait is None or code.wait.producer != "load" or not code.in_flight:
         return 1.0

@@ -37,7 +37,7 @@ def architectures() -> dict[str, Architecture]:
 def architecture(name: str) -> Architecture:
     """Return an architecture by name.
 
-    One that is not described may have the features of its nearest relative. Raises `DeviceError` where it has none.
+    One that is not described may have the features of its nearest relative. Raises `DeviceError` if it has none.
     """
     described = architectures()
     if name in described:
@@ -50,7 +50,7 @@ def architecture(name: str) -> Architecture:
 
 @lru_cache(maxsize=64)
 def kind_of(name: str) -> DeviceKind:
-    """Return the kind of device of an architecture; raises `DeviceError` where no kind has it."""
+    """Return the kind of device of an architecture; raises `DeviceError` if no kind has it."""
     for kind in known_kinds():
         if any(item.name == name for item in kind.architectures) or kind.like(name) is not None:
             return kind
@@ -58,7 +58,7 @@ def kind_of(name: str) -> DeviceKind:
 
 
 def architecture_name(properties: Mapping[str, Any]) -> str:
-    """Return the name of a GPU's architecture by torch's properties; raises `DeviceError` where no kind knows them."""
+    """Return the name of a GPU's architecture by torch's properties; raises `DeviceError` if no kind knows them."""
     # The last kinds are asked first: every GPU has numbers that could be a compute capability.
     for kind in reversed(known_kinds()):
         if (found := kind.named(properties)) is not None:

@@ -23,7 +23,7 @@ class Card:
     clock_mhz: int
     """Maximum clock of the multiprocessors."""
     memory_gb_s: float | None = None
-    """Bandwidth of the memory in 1e9 bytes per second; None where it is not stated."""
+    """Bandwidth of the memory in 1e9 bytes per second; None if it is not stated."""
     tflop_s: Mapping[str, float] = field(default_factory=dict)
     """Peak rates of dense matrix products in 1e12 operations per second, by torch's names of dtypes and 'tfloat32'."""
 
@@ -83,7 +83,7 @@ class Architecture:
     memory_cache_bytes: int = 0
     """A cache between L2 and memory, which drivers do not report: AMD's Infinity Cache."""
     special_functions: int | None = None
-    """Results of exp2, log2, rsqrt, sin, ... per clock and multiprocessor; None where it is not stated."""
+    """Results of exp2, log2, rsqrt, sin, ... per clock and multiprocessor; None if it is not stated."""
 
     @property
     def accumulators(self) -> int:
@@ -110,10 +110,10 @@ class DeviceKind:
     architectures: tuple[Architecture, ...]
     """Those that are described, the oldest first."""
     named: Callable[[Mapping[str, Any]], str | None]
-    """The name of the architecture of a GPU with these properties of torch's; None where it is of another kind."""
+    """The name of the architecture of a GPU with these properties of torch's; None if it is of another kind."""
     properties: Callable[[Architecture, Card], dict[str, Any]]
     """What is particular to the kind among torch's properties of a GPU that is described and not opened."""
     like: Callable[[str], Architecture | None]
-    """An architecture that is not described, by its name, with what is known of its features; None where nothing is."""
+    """An architecture that is not described, by its name, with what is known of its features; None if nothing is."""
     options: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Options of its Triton compiler that others do not have, each with the values that are worth a trial."""

@@ -113,7 +113,7 @@ _ALL = (TURING, AMPERE, GA10X, ORIN, ADA, HOPPER, BLACKWELL, RTX_BLACKWELL)
 
 
 def _named(properties: Mapping[str, Any]) -> str | None:
-    """torch gives `gcnArchName` in builds for CUDA, too: the GPU's name."""
+    """torch gives `gcnArchName` in builds for CUDA too: the GPU's name."""
     if str(properties.get("gcnArchName", "")).startswith("gfx"):
         return None
     return f"sm_{10 * properties['major'] + properties['minor']}"

@@ -141,7 +141,7 @@ class Solution(Record):
 
 
 class Correctness(Record):
-    """The errors of a Solution's outputs; NaN where an error was not measured."""
+    """The errors of a Solution's outputs; NaN if an error was not measured."""
 
     max_relative_error: float = 0.0
     max_absolute_error: float = 0.0

@@ -95,9 +95,9 @@ def solution_of(
 
 
 def _sources(source: str, entry: str) -> tuple[SourceFile, ...]:
-    """Return the files of a Solution for a kernel's text: its parts where it has several, and the entry point's last.
+    """Return the files of a Solution for a kernel's text: its parts, if it has several, with the entry point's last.
 
-    A file gets the parameters and the imports that it has of other parts.
+    Each file gets the parameters and its imports from other parts.
     """
     if not stands_alone(source):
         return (SourceFile(path=FILE, content=source.rstrip() + "\n" + _ENTRY + entry),)

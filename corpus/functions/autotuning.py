@@ -100,7 +100,7 @@ def list_of_configs(function: ast.FunctionDef) -> ast.expr | None:
 
 
 def literal_configs(function: ast.FunctionDef) -> tuple[list[dict[str, Any]], list[str]] | None:
-    """Return configs and key as they stand in the text; None where code makes them."""
+    """Return configs and key as written in the text; None if code computes them."""
     call = _decorator(function)
     assert call is not None
     configs, key = _argument(call, 0, "configs"), _argument(call, 1, "key")
@@ -116,7 +116,7 @@ def literal_configs(function: ast.FunctionDef) -> tuple[list[dict[str, Any]], li
 def autotuned(
     module: ModuleText, function: ast.FunctionDef, configs: Sequence[Mapping[str, Any]], key: Sequence[str]
 ) -> Autotuned | None:
-    """Return a kernel with its configs as parameters; None where its list must stay: with values that are not numbers
+    """Return a kernel with its configs as parameters; None if its list must stay: with values that are not numbers
     or texts, or where 0 is a value that only some of its configs set.
     """
     if any(_DICT in item for item in configs):

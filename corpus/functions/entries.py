@@ -37,7 +37,7 @@ class Entries:
         self._sources = sources
 
     def of(self, module: ModuleText, node: ast.expr, steps: int = 12) -> list[Found] | None:
-        """Return the expressions that an expression may stand for; None where the texts do not tell all of them."""
+        """Return the expressions that an expression may stand for; None if the texts do not tell all of them."""
         if not steps:
             return None
         match node:

@@ -244,7 +244,7 @@ def _of_builder(sources: Sources, module: ModuleText, builder: ast.FunctionDef) 
 
 
 def _entries(sources: Sources, module: ModuleText, value: ast.expr) -> dict[str, ast.expr] | None:
-    """Return the entries of a dict of arguments; None where the text does not tell them all."""
+    """Return the entries of a dict of arguments; None if the text does not tell them all."""
     if isinstance(value, ast.Name):
         bindings = sources.scopes(module).find(value) or []
         if len(bindings) != 1 or bindings[0].value is None:

@@ -121,7 +121,7 @@ class ModuleText:
 
     @cached_property
     def imports(self) -> dict[str, tuple[str, str | None]]:
-        """For a name, the module that it is imported from and its name there; None where it is the module."""
+        """For a name, the module that it is imported from and its name there; None if it is the module."""
         found: dict[str, tuple[str, str | None]] = {}
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):

@@ -35,7 +35,7 @@ def declarations(
 ) -> str:
     """Return the constants with their first values, the search space, and all configs as those to try first.
 
-    `constants` are the user's own, in the texts: those with a name that says what they are can be searched, too.
+    `constants` are the user's own, in the texts: those with a name that says what they are can be searched too.
     """
     if not kernels and not launched:
         return ""

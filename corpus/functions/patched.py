@@ -20,7 +20,7 @@ def require_correct(
 ) -> None:
     """Import the function's package in new processes with these texts of its files, and check it again.
 
-    Raises `KernelError` where it cannot be imported or is not correct.
+    Raises `KernelError` if it cannot be imported or is not correct.
     """
     try:
         (found,) = evaluator.evaluate(*patched(function, problem, files), [Config()])

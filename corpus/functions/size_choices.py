@@ -64,7 +64,7 @@ def _closed(text: str) -> str:
 def chosen(
     values: Mapping[str, Value], scopes: Mapping[str, Sizes], workloads: Mapping[str, Sizes]
 ) -> PlaceValue | None:
-    """Return what gives each workload its value; None where no size in scope tells them apart.
+    """Return what gives each workload its value; None if no size in scope tells them apart.
 
     `scopes` has the sizes in scope at each workload, `workloads` the sizes of its inputs: an expression that has these
     is preferred.

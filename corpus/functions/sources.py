@@ -160,7 +160,7 @@ class Sources:
         return calls
 
     def sites(self, module: ModuleText, node: ast.expr, steps: int = _MOST_STEPS) -> list[Site]:
-        """Return the places that give an expression its value; empty where nothing there chooses it.
+        """Return the places that give an expression its value; empty if nothing there chooses it.
 
         Of several, each is one of `SiteForm.CHOSEN` or `SiteForm.AFTER`: which of them runs is not known.
         """
@@ -290,7 +290,7 @@ class Sources:
 
 
 def constant(node: ast.expr) -> int | None:
-    """Return the positive whole number that an expression of numbers alone has, such as `1 << 6`."""
+    """Return the positive integer that an expression of numbers alone has, such as `1 << 6`."""
     match node:
         case ast.Constant(value=int(value)) if not isinstance(value, bool):
             return value if value > 0 else None

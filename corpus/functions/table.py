@@ -31,7 +31,7 @@ _OF_THE_PROBLEM = ("torch", "importlib", "called", "fixed_inputs", "laid_out", "
 
 
 class TensorArgument(BaseModel):
-    """A tensor: its shape by axes and numbers, its dtype, and for whole numbers the range they are drawn from."""
+    """A tensor: its shape by axes and numbers, its dtype, and for integers the range they are drawn from."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -64,7 +64,7 @@ def enter_timings(
 
     The entry is for the package as it is, or as `files`, new texts by path, make it: Triton finds it by the kernel's
     source, the configs in its decorator and the arguments of its key. `target` names a GPU for Triton, such as
-    ('cuda', 90, 32), where there is none. Raises `KernelError` where no entry can be made.
+    ('cuda', 90, 32), where there is none. Raises `KernelError` if no entry can be made.
     """
     if not function.kernels:
         raise KernelError(

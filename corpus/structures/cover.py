@@ -124,7 +124,7 @@ class GraphCover:
         return found
 
     def _is_mask(self, value: GraphValue) -> bool:
-        """Return whether a value is a flag or a whole number that follows from indices alone and need not be loaded."""
+        """Return whether a value is a flag or an integer that follows from indices alone and need not be loaded."""
         values = [self.graph.by_name[name] for name in self.graph.ancestors([value.name])]
         return value.dtype not in FLOATS and all(is_inlinable(self.graph, item) for item in values)
 

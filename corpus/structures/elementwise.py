@@ -187,7 +187,7 @@ def written(operator: str, given: Sequence[Scalar], dtype: str, rounding: str | 
         if wanted not in FLOATS:
             if operator == "fmod":
                 return Scalar(" % ".join(_operand(item.to(dtype)) for item in given), wanted)
-            return given[0].to(dtype)  # rounding whole numbers
+            return given[0].to(dtype)  # rounding integers
         if operator == "tanh" and dtype in ("bfloat16", "float16"):
             # Its absolute error of 1e-7 is far below these dtypes' steps; the exact one has branches.
             return Scalar(f"1 - 2 / (tl.exp(2 * {_operand(given[0].to(dtype))}) + 1)", wanted)

@@ -288,7 +288,7 @@ def _index_of(operator: str, given: Sequence[Scalar]) -> Index | None:
 
 
 def _whole(item: Scalar) -> Index | None:
-    """Return a scalar that is a sum of indices, or a whole number, as such a sum."""
+    """Return a scalar that is a sum of indices, or an integer, as such a sum."""
     if item.index is not None:
         return item.index
     return Index((), int(item.text)) if item.constant and item.text.lstrip("-").isdigit() else None

@@ -17,7 +17,7 @@ from ...core.dynamic_size import UndecidedSizeError, at_least_zero, at_most_quot
 
 @dataclass(frozen=True)
 class Symbol:
-    """A name of the kernel's text that stands for a whole number from 0 up to below `extent`."""
+    """A name of the kernel's text that stands for an integer from 0 up to below `extent`."""
 
     text: str
     extent: int

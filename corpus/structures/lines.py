@@ -113,7 +113,7 @@ class KernelLines:
         if self.masks and not _names(mask) <= _names(place):  # they may span more dimensions than the position
             place = f"tl.where({mask}, {place}, 0)"
         text = f"tl.load({self._pointer(name)} + {place}"
-        zero = "0.0" if dtype.startswith("float8") else "0"  # which no whole number is converted to
+        zero = "0.0" if dtype.startswith("float8") else "0"  # which no integer is converted to
         text += f", mask={mask}, other={zero})" if mask else ")"
         if dtype == "bool":
             return Scalar(f"{text}.to(tl.int1)", dtype)

@@ -144,7 +144,7 @@ class Structure:
 
     name: str
     write: Write
-    """Writes the kernel of a region; raises `RefusedError` where the structure does not fit."""
+    """Writes the kernel of a region; raises `RefusedError` if the structure does not fit."""
     anchors: Callable[[OperatorGraph, GraphValue], bool]
     """Whether a value can be computed within a kernel by this structure, though it is not element-wise."""
     seeds: Callable[[OperatorGraph], Iterable[frozenset[str]]] = field(default=lambda graph: ())

@@ -64,7 +64,7 @@ def write_package(entry: StoredRegion, folder: Path) -> None:
 def load_operator(entry: StoredRegion, name: str) -> DeployedOperator:
     """Return the operator of an entry of this name, with its kernels' files in the cache.
 
-    Raises `ResultsError` where they cannot be written, and whatever importing them raises.
+    Raises `ResultsError` if they cannot be written, and whatever importing them raises.
     """
     package = package_name(name)
     if package not in sys.modules:

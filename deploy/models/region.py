@@ -258,7 +258,7 @@ def problem_source(region: ModelRegion, about: Sequence[str] = (), drawn: Sequen
 
 
 def _drawn(tensor: torch.Tensor) -> str:
-    """Return an expression that draws a tensor: normal numbers, whole numbers and flags of either value."""
+    """Return an expression that draws a tensor: normal numbers, integers and flags of either value."""
     sizes, dtype = list(tensor.shape), f"torch.{_word(tensor.dtype)}"
     if tensor.is_contiguous():
         if tensor.dtype.is_floating_point:

@@ -74,7 +74,7 @@ def stored_region(measured: MeasuredKernel) -> StoredRegion:
 def verify_region(entry: StoredRegion) -> list[str]:
     """Compare an entry's kernels with its reference, in a sandbox. Return a line for each comparison.
 
-    Raises `KernelError` where they are wrong.
+    Raises `KernelError` if they are wrong.
     """
     with temporary_folder("kernelwright-region-") as folder:
         write_package(entry, folder / Path(_CHECKED))

@@ -3,7 +3,7 @@
     python -m kernelwright.deploy.models.script REPORT.json plain|store|values SCRIPT [ARGS]
 
 `plain` leaves torch.compile to Inductor; `store` has kernelwright's backend in its place, and so has `values`, which
-keeps outputs, too. Environment variables configure the backend.
+keeps outputs too. Environment variables configure the backend.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class TensorStatistics:
     hidden: float = 0.0
     """Share of minus infinity, as in masks."""
     rising: bool = False
-    """Whether whole numbers never fall along the last dimension, as positions and offsets do."""
+    """Whether integers never fall along the last dimension, as positions and offsets do."""
 
     @classmethod
     def of(cls, tensor: torch.Tensor, order: Sequence[int] | None = None) -> TensorStatistics:

@@ -146,9 +146,9 @@ class RegionStore:
         yield from map(self._file, self.paths)
 
     def find(self, key: str) -> StoreFile | None:
-        """Return the entry for a region: the first folder's, of several there the one with the largest gain.
+        """Return the entry for a region, from the first folder that has one; of several, the one with the largest gain.
 
-        What cannot be used is reported.
+        Unusable entries are reported.
         """
         for folder in self.folders:
             paths = [path for path in self.paths if path.parent == folder and path.name.startswith(f"{key}-")]
@@ -163,9 +163,9 @@ class RegionStore:
         return None
 
     def named(self, name: str) -> StoreFile | None:
-        """Return the entry whose name this is, or begins so; None where there is none.
+        """Return the entry whose name this is, or begins so, or None.
 
-        Raises `ResultsError` where several different ones begin so.
+        Raises `ResultsError` if several different names begin this way.
         """
         found = {path.name: path for path in reversed(self.paths) if path.name.startswith(name)}
         if len(found) > 1:

@@ -25,9 +25,9 @@ _CURVE = 8
 
 
 class ModelWatch:
-    """What a script's compiled models do. It must be installed before the script calls torch.compile.
+    """Observes a script's compiled models. It must be installed before the script calls torch.compile.
 
-    `backend` takes the place of the script's: a name or a function. With `values`, outputs are kept.
+    `backend`, a name or a function, replaces the script's. With `values`, outputs are kept.
     """
 
     def __init__(self, backend: Any, values: bool) -> None:

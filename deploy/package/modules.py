@@ -146,10 +146,10 @@ def exact_products() -> Iterator[None]:
 
 
 def changed_settings() -> dict[str, Any]:
-    """Return the settings of torch that change what the reference computes, where they are not torch's defaults.
+    """Return torch's settings that change the reference's results and are not the defaults.
 
-    Kernels do not follow them; operators whose kernels add in no fixed order are computed by the reference where torch
-    is to be deterministic.
+    Kernels do not follow them. If torch must be deterministic, the reference computes operators whose kernels add in no
+    fixed order.
     """
     products, convolutions = torch.backends.cuda.matmul, torch.backends.cudnn
     found = {

@@ -24,10 +24,10 @@ SAMPLES = 15
 
 @dataclass(frozen=True)
 class CallTimes:
-    """Microseconds of one call at one set of sizes; None where there is no such time.
+    """Microseconds of one call at one set of sizes; None for times that do not exist.
 
-    On a GPU `host` is what one call takes of the Python thread while the GPU is behind, and `call` the time from call
-    to result. On a CPU both are the same.
+    On a GPU `host` is the time of the Python thread while the GPU is behind, and `call` the time from call to result.
+    On a CPU both are the same.
     """
 
     what: str

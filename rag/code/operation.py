@@ -133,7 +133,7 @@ def _computes(program: Program) -> bool:
 
 
 def _tensor(node: ast.expr, code: DeviceCode, depth: int = 8) -> str:
-    """The parameter that a pointer expression, an element or a descriptor belongs to; '' where it is unclear."""
+    """The parameter that a pointer expression, an element or a descriptor belongs to; '' if it is unclear."""
     while isinstance(node, ast.BinOp | ast.Call):
         node = node.left if isinstance(node, ast.BinOp) else node.args[0] if node.args else ast.Constant(None)
     name = base(node)

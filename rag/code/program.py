@@ -67,7 +67,7 @@ class Program:
 
 
 def base(node: ast.expr) -> str:
-    """The variable at the root of a name, an element, an attribute; '' where there is none."""
+    """The variable at the root of a name, an element, an attribute; '' if there is none."""
     while isinstance(node, ast.Subscript | ast.Attribute | ast.Starred):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""

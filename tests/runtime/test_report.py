@@ -183,9 +183,9 @@ def test_each_change_of_a_batch_is_shown_with_its_parameters_time_and_gain(tmp_p
 @pytest.mark.parametrize(
     ("beside", "said"),
     [
-        ("slower", "It is slower than torch.compile, which was timed beside it: 0.900x."),
-        ("faster", "It is faster than torch.compile, which was timed beside it: 0.900x."),
-        ("as fast", "It is as fast as torch.compile, which was timed beside it: 0.900x."),
+        ("slower", "It is slower than torch.compile, timed interleaved: 0.900x."),
+        ("faster", "It is faster than torch.compile, timed interleaved: 0.900x."),
+        ("as fast", "It is as fast as torch.compile, timed interleaved: 0.900x."),
         ("not compiled", "torch.compile does not compile the reference"),
         (None, ""),
     ],

@@ -12,7 +12,7 @@ from .groups import LaunchGroup, described
 UNTIMED = 3
 """Successes in a row without the times of launches, after which the whole space is searched jointly."""
 WORTH = 0.98
-"""The fastest parts are tried together where their times add up to less than this share of the best trial's."""
+"""The fastest parts are tried together if their times add up to less than this share of the best trial's."""
 APART = 3
 """Trials between two that try the fastest parts together."""
 TOGETHER = 1.03

@@ -119,7 +119,7 @@ def space_for(
 ) -> SearchSpace:
     """Return a kernel's configs for a shape that fit the device; `fixed` replaces the values of parameters.
 
-    Raises `SpaceError` where there are none.
+    Raises `SpaceError` if there are none.
     """
     values = {name: fixed.get(name, choices) for name, choices in kernel.declared_values.items()}
     if VARIANT in values:

@@ -36,7 +36,7 @@ OWN: Mapping[str, tuple[str, ...]] = {
 
 
 def is_whole(value: Any) -> bool:
-    """Return whether a value is a whole number, and no truth value."""
+    """Return whether a value is an integer, and no truth value."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 

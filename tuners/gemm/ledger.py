@@ -102,7 +102,7 @@ class Ledger:
     def recall(self, shapes: Sequence[Shape], trials: int) -> None:
         """Take the results of an earlier run that has no fewer trials.
 
-        A shape that failed is tried again. Raises `OptionError` where the folder has another sweep's results.
+        A shape that failed is tried again. Raises `OptionError` if the folder has another sweep's results.
         """
         try:
             results = self._store.read()

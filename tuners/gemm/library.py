@@ -1,4 +1,4 @@
-"""PyTorch's own product of block-scaled fp8, `torch._scaled_mm`, as another problem's reference beside the tuned one.
+"""PyTorch's own product of block-scaled fp8, `torch._scaled_mm`, as a second reference for the tuned kernel.
 
 It is what engines run on Hopper where they do not use CUTLASS or DeepGEMM directly. It takes the scales of A stored
 column by column, as engines make them for it, so its problem has such inputs, and a kernel that reads them.

@@ -22,7 +22,7 @@ def times_of(evaluations: Sequence[Evaluation]) -> dict[Config, float]:
 
 
 def kernel_of(problem: Problem, kernel: Kernel, found: Found, analytic: Config) -> str | None:
-    """Return the text of the chosen kernel with its measurements in the header; None where nothing was compared.
+    """Return the text of the chosen kernel with its measurements in the header; None if nothing was compared.
 
     `kernel` has the constants of the analytic choice.
     """

@@ -64,7 +64,7 @@ class Shape:
 
 
 def parse_shape(m: Any, n: Any, k: Any, layout: str = "TN", experts: Any = 0, top_k: Any = 0) -> Shape:
-    """Return a shape; raises `OptionError` for an extent that is not a positive whole number, or an unknown layout."""
+    """Return a shape; raises `OptionError` for an extent that is not a positive integer, or an unknown layout."""
     extents = dict(zip(EXTENTS, (m, n, k), strict=True))
     routing = dict(zip(ROUTING, (experts, top_k), strict=True)) if experts != 0 or top_k != 0 else {}
     for name, value in {**extents, **routing}.items():

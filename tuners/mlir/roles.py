@@ -16,7 +16,7 @@ class LoopRoles:
     columns: Loop
     """The loop that is contiguous in the result, and is vectorized."""
     rows: Loop | None
-    """Another loop of the result; None where all others have one step."""
+    """Another loop of the result; None if all others have one step."""
     depth: Loop
     """The longest loop that is summed over."""
     height: Loop | None = None

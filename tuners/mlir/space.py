@@ -72,7 +72,7 @@ def schedule(operation: Operation, machine: ScheduleTarget, ranges: Ranges | Non
 def schedules(operations: Sequence[Operation], machine: ScheduleTarget, ranges: Ranges | None = None) -> list[Schedule]:
     """Return the schedules of each operation of a function; if there are several, their names are prefixes.
 
-    One without a config is left to IREE, with a remark. Raises `SpaceError` where all are.
+    One without a config is left to IREE, with a remark. Raises `SpaceError` if all are.
     """
     if len(operations) == 1:
         return [schedule(operations[0], machine, ranges)]

@@ -124,9 +124,9 @@ def refit(
 ) -> dict[str, int] | None:
     """Return a valid schedule of this interval near the wanted cycles, or None.
 
-    The operations of `first` are placed first, exactly where they are wished; the others in the order of their wishes,
-    each in the nearest cycle that all placed ones and the resources allow. The longest paths between all pairs keep
-    that cycle from ruling out the others' dependences. An operation that finds no cycle goes before the others in
+    The operations of `first` are placed first, exactly where they are wanted; the others in the order of their wanted
+    cycles, each in the nearest cycle that all placed ones and the resources allow. The longest paths between all pairs
+    keep that cycle from ruling out the others' dependences. An operation that finds no cycle goes before the others in
     another attempt; there are as many attempts as operations.
     """
     if paths is None and (paths := longest_paths(graph, interval)) is None:

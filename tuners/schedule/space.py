@@ -42,7 +42,7 @@ class ScheduleSpace:
         return self._graph_of(tiles if isinstance(tiles, Config) else Config(tiles))
 
     def draw_tiles(self, rng: random.Random) -> Config:
-        """Return tiles by chance."""
+        """Return tiles at random."""
         return self.tiles.sample(rng) if self.tiles else Config()
 
     def tiles_of(self, config: Mapping[str, Value]) -> Config:

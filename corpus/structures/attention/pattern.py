@@ -222,7 +222,7 @@ def write(region: Region) -> WrittenKernel:
     attention = _attention_of(region)
     emitter, name = attention.emitter, kernel_name(region, "attention")
     if region.stores or region.value.size != attention.outer.size:
-        raise RefusedError("results beside that of attention")
+        raise RefusedError("further results besides that of attention")
     kind = triton_name(attention.dtype)
     precision = ', input_precision="ieee"' if attention.dtype == "float32" else ""
     queries = attention.query_tile()

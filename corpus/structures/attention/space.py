@@ -61,10 +61,10 @@ def space(sizes: AttentionSizes, shared: bool = True) -> tuple[dict[str, LaunchP
 
 
 def _splits(sizes: AttentionSizes, tile: int) -> LaunchParameter | None:
-    """Return by how many programs keys may be shared; None where there are tiles enough, or keys are few.
+    """Return the numbers of programs that may share keys; None if there are enough tiles, or few keys.
 
-    The start gives each multiprocessor two programs, where tiles alone give it less than one. In a range, one of its
-    ends is enough to allow more than one.
+    The start gives each multiprocessor two programs if tiles alone give it less than one. In a range, one of its ends
+    is enough to allow more than one.
     """
 
     def at(of: Callable[[int], int]) -> tuple[int, int]:

@@ -80,10 +80,10 @@ def space(sizes: ProductSizes) -> tuple[dict[str, LaunchParameter], Sequence[str
 
 
 def _splits(sizes: ProductSizes, start_m: int, start_n: int, shared: tuple[int, int]) -> LaunchParameter | None:
-    """Return by how many programs a sum may be shared; None where there are tiles enough, or the sum is short.
+    """Return the numbers of programs that may share a sum; None if there are enough tiles, or the sum is short.
 
-    The start gives each multiprocessor a program, with tiles of `shared` size, where tiles alone give less than two
-    thirds of them one.
+    The start gives each multiprocessor a program, with tiles of `shared` size, if tiles alone give one to less than two
+    thirds of them.
     """
 
     def tiles(tile_m: int, tile_n: int) -> int:

@@ -1,6 +1,6 @@
 """The kernel of the largest elements of short rows: the rows stay in registers, and give one element at a time.
 
-Elements are compared as whole numbers in the same order, in which NaN is the largest, as torch has it.
+Elements are compared as integers in the same order, in which NaN is the largest, as torch has it.
 """
 
 TEMPLATE = """
