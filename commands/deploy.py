@@ -114,7 +114,7 @@ class Result(result.Result):
     """A deployed operator."""
 
     operator: str
-    """Its name, as torch.ops has it."""
+    """Name of the operator, as in torch.ops."""
     package: str
     """The name to import."""
     folder: Path

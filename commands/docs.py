@@ -64,7 +64,7 @@ class Result(result.Result):
     page: str = ""
     """The name of the page that is shown."""
     text: str = ""
-    """Its Markdown."""
+    """Markdown of the page."""
     pages: dict[str, str] = {}
     """Titles by page name, if no page was named."""
 

@@ -50,7 +50,7 @@ class ListedProblem(BaseModel):
     """A problem, and its kernels."""
 
     problem: str
-    """Its id, such as level2/2_10, which also names its shipped kernel."""
+    """Id of the problem, such as level2/2_10, which also names its shipped kernel."""
     name: str
     """KernelBench's name of it."""
     kernels: dict[str, list[str]]

@@ -125,7 +125,7 @@ class Result(result.Result):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What failed."""
+        """The failures."""
         return self.failed
 
     def lines(self) -> Iterator[Any]:

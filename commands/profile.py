@@ -103,7 +103,7 @@ class Result(EvaluationResult, JobResult):
 
     @property
     def next_step(self) -> str:
-        """What an agent should change next."""
+        """The next step of an agent."""
         if not self.correct:
             return EXPLAIN
         if self.profile is None or self.times_floor is None:

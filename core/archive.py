@@ -60,7 +60,7 @@ class Provenance(_ArchivePart):
 
 
 class ArchivedRun(_ArchivePart):
-    """What one run learned: the kind of kernel, the device, and the gain of each technique."""
+    """The results of one run: the kind of kernel, the device, and the gain of each technique."""
 
     version: int = VERSION
     run: str

@@ -58,7 +58,7 @@ class LongestWait(BaseModel):
     cycles: _Cycles
     """Cycles per pass through the code."""
     producer: str = Field(max_length=40, pattern=r"^[a-z -]+$")
-    """What is waited for: 'load', 'shared memory', 'wgmma', 'barrier', 'arithmetic', 'special function', ..."""
+    """The awaited instruction: 'load', 'shared memory', 'wgmma', 'barrier', 'arithmetic', 'special function', ..."""
     produced_line: _Line = None
     line: _Line = None
     """Line of the instruction that waits."""
@@ -96,7 +96,7 @@ class CompiledCode(BaseModel):
     cycles: Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)] = 1.0
     """Cycles per pass of a warp that is alone, by an in-order model with published latencies."""
     matrix_cycles: _Cycles = 0.0
-    """Those of them in which the tensor cores work for this warp's group."""
+    """Cycles of these in which the tensor cores work for this warp's group."""
     wait: LongestWait | None = None
     in_flight: _Count = 0
     """Bytes that a warp has requested from global memory when it first waits for them, in the hottest code with such

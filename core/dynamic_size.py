@@ -57,7 +57,7 @@ class DynamicSize:
 
     free: FreeSize
     coefficients: tuple[int, ...]
-    """Of the powers of the size, the constant first."""
+    """Coefficients of the powers of the size, the constant first."""
 
     @classmethod
     def of(cls, free: FreeSize, coefficients: tuple[int, ...]) -> int:

@@ -69,7 +69,7 @@ class Evaluation(BaseModel):
     telemetry: dict[str, float] = Field(default_factory=dict)
     """Medians of the GPU's state during timing: sm_mhz, memory_mhz, temperature_c, power_w."""
     kernel_profile: KernelProfile | None = None
-    """What ran on the device, and the resources of the compiled kernels; None if not profiled."""
+    """Kernels on the device in one call, with the resources of compiled ones; None if not profiled."""
     replay: Replay | None = None
     """None in a search, and if nothing was timed."""
     library: tuple[str, ...] = ()

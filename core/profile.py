@@ -92,7 +92,7 @@ class DeviceLimits(BaseModel):
 
     @property
     def described(self) -> Architecture:
-        """What else is known of the architecture; raises `DeviceError` if nothing is."""
+        """The described architecture. Raises `DeviceError` if there is none."""
         return architecture(self.architecture)
 
     @property

@@ -44,7 +44,7 @@ class UserModule:
 
 @dataclass(frozen=True)
 class UserPackage:
-    """What processes need to import a user's function, and to replace its modules' sources."""
+    """Data with which processes import a user's function, and replace its modules' sources."""
 
     tops: Mapping[str, Path]
     """The files and folders of top-level modules that Python's own path does not lead to, by name."""

@@ -99,7 +99,7 @@ def workloads_by_key(keys: Mapping[str, str]) -> list[list[str]]:
 
 @dataclass(frozen=True)
 class WorkloadKeys:
-    """What tells workloads apart in a user's function: equal keys stand for workloads that must share a config."""
+    """Keys that distinguish workloads in a user's function: workloads with equal keys must share a config."""
 
     autotuner: Mapping[str, str] = field(default_factory=dict)
     """The keys of its autotuners."""

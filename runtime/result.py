@@ -84,7 +84,7 @@ class Result(BaseModel):
 
     @property
     def next_step(self) -> str:
-        """What an agent should do next. Results without a next step do not define it."""
+        """The next step of an agent. Results without one do not define it."""
         return ""
 
     @property

@@ -139,7 +139,7 @@ class Result(result.Result):
 
     @property
     def next_step(self) -> str:
-        """What an agent should do with the kernel."""
+        """The next step of an agent with the kernel."""
         if not self.verified:
             return "nothing was verified: evaluate the unmodified kernel first"
         if not self.faster:

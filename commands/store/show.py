@@ -46,10 +46,10 @@ class Result(result.Result):
     entry: dict[str, Any]
     """The entry as in `store list`."""
     text: str
-    """Its file."""
+    """Text of the entry's file."""
 
     def lines(self) -> Iterator[str]:
-        """Its line, and its file."""
+        """The entry's line, and its file."""
         yield line_of(self.entry)
         yield from plain(self.text).splitlines()
 

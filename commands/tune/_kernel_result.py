@@ -225,7 +225,7 @@ class Result(JobResult):
 
     @property
     def next_step(self) -> str:
-        """What an agent should do with the config."""
+        """The next step of an agent with the config."""
         if self.found.best is None:
             return "no config was correct: evaluate the unmodified kernel first"
         if self.kernel_path is not None:

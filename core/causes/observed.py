@@ -65,7 +65,7 @@ class Observed:
 
     @property
     def on_device(self) -> KernelProfile | None:
-        """What ran, if the device is a GPU."""
+        """The profile of the call, if the device is a GPU."""
         return self.ran if self.on_gpu else None
 
     @property

@@ -14,7 +14,7 @@ Found = Iterator[tuple[float, str]]
 
 
 class FoundBy(StrEnum):
-    """What a cause is found by."""
+    """The data by which a cause is found."""
 
     TIME = "time and work"
     LAUNCHES = "launches"

@@ -37,9 +37,9 @@ class Architecture:
     generation: str
     """'Hopper', 'CDNA 3'."""
     triton: int | str
-    """What Triton's target calls it: 90, 'gfx942'."""
+    """Name in Triton's target: 90, 'gfx942'."""
     suffix: str
-    """Its name in files of engines: '90', 'gfx942'."""
+    """Name in files of engines: '90', 'gfx942'."""
     warps: int
     """Maximum number of resident warps (waves) of a multiprocessor."""
     blocks: int
@@ -108,11 +108,11 @@ class DeviceKind:
     id: str
     """The backend of Triton's targets: 'cuda', 'hip'."""
     architectures: tuple[Architecture, ...]
-    """Those that are described, the oldest first."""
+    """Described architectures, the oldest first."""
     named: Callable[[Mapping[str, Any]], str | None]
     """The name of the architecture of a GPU with these properties of torch's; None if it is of another kind."""
     properties: Callable[[Architecture, Card], dict[str, Any]]
-    """What is particular to the kind among torch's properties of a GPU that is described and not opened."""
+    """Torch's properties, as far as they are specific to the kind, of a described GPU that is not opened."""
     like: Callable[[str], Architecture | None]
     """An architecture that is not described, by its name, with what is known of its features; None if nothing is."""
     options: Mapping[str, tuple[int, ...]] = field(default_factory=dict)

@@ -115,7 +115,7 @@ def test_a_dry_run_shows_the_search_and_its_start() -> None:
 
 def test_without_a_gpu_it_is_one_line(tmp_path: Path) -> None:
     line = refused(kernelwright("tune", "decoding", "--device", "cpu", cwd=tmp_path))
-    assert "decoding is timed on a GPU, and there is none; 'kernelwright evaluate --kernel attention/decoding" in line
+    assert "decoding is timed on a GPU, and there is none; 'kernelwright evaluate attention/decoding" in line
     assert not list(tmp_path.iterdir())
 
 
