@@ -282,7 +282,6 @@ def _names(classes: int) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def _classes() -> list[type[Options]]:
-    """All option classes."""
     _import_shared()
     classes, below = [], Options.__subclasses__()
     while below:

@@ -138,7 +138,6 @@ def _parameters(command: Command, types: Mapping[str, Any]) -> Iterator[inspect.
 
 
 def _limits(types: Mapping[str, Any]) -> Iterator[inspect.Parameter]:
-    """Yield the limits of a call."""
     if any(name in types for name in TRIALS):
         yield inspect.Parameter("trials", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Trials)
     yield inspect.Parameter("seconds", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Seconds)

@@ -223,7 +223,6 @@ def _spec(module: str) -> ModuleSpec | None:
 
 
 def _docstring(module: str) -> str | None:
-    """Return a module's docstring, or None."""
     try:
         spec = _spec(module)
         if spec is None or spec.origin is None:

@@ -123,7 +123,6 @@ class KernelOptimizer:
         )
 
     def _run(self, job: Job, journal: Journal, opened: OpenProposer, criteria: StoppingCriteria) -> Outcome:
-        """Run the loop."""
         workbench = Workbench(
             job.problem,
             self._evaluators.pool,

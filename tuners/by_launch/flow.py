@@ -270,7 +270,6 @@ class _Follower:
         return _Flow(found.constants)
 
     def _function(self, node: ast.AST) -> _Named | None:
-        """Return the function that a node is in."""
         if isinstance(node, _Named):
             return node
         return next((outer for outer in self._scopes.surrounding(node) if isinstance(outer, _Named)), None)

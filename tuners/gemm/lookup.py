@@ -70,7 +70,6 @@ def load_config(
 
 @functools.cache
 def _kernel(product: str, backend: str) -> PythonKernel:
-    """Return a shipped kernel."""
     return find_kernel(f"gemm/{product}", backend).read()
 
 
