@@ -48,7 +48,7 @@ class OperatorDescription:
 
     @classmethod
     def of(cls, path: Path, free: FreeSize | None, found: Mapping[str, Any]) -> OperatorDescription:
-        """Return the description in a program's answer. Raises `KernelError` for what no operator can have."""
+        """Return the description in a program's answer. Raises `KernelError` if no operator can have it."""
         written, lacks = found["written"], found["lacks"]
         if written:
             raise KernelError(
@@ -130,7 +130,7 @@ def stated_range(kernels: Sequence[MeasuredKernel]) -> FreeSize | None:
 def describe(name: str, kernels: Sequence[MeasuredKernel], free: FreeSize | None) -> list[OperatorDescription]:
     """Return the description of each kernel, in one process in a sandbox, where no kernel is launched.
 
-    Raises `KernelError` if it fails, where the operator's name is taken, and for a torch without `triton_op`.
+    Raises `KernelError` if it fails, if the operator's name is taken, and for a torch without `triton_op`.
     """
     rows = [
         {

@@ -1,4 +1,4 @@
-"""A program for `description`: what an operator of a reference and its kernels takes, returns and needs.
+"""A program for `description`: arguments, results and needs of an operator with its reference and kernels.
 
 It runs in a sandbox, reads its task as JSON from standard input and prints the answer. Tensors are fake: nothing is
 computed, except where a file cannot run without values.

@@ -48,7 +48,7 @@ def with_visible_launches(source: str) -> tuple[str, bool]:
 
 
 def is_repeatable(source: str) -> bool:
-    """Return whether a call of a kernel's Python may be repeated from the steps that are seen of it.
+    """Return whether a call of a kernel's Python may be repeated from its recorded steps.
 
     It may if it reads no memory of tensors by other ways, passes no addresses on, and launches every Triton kernel so
     that the recorder sees it: kernels of the file's own, by `kernel[grid](...)`.
@@ -92,7 +92,7 @@ def _kernels(tree: ast.Module) -> dict[str, ast.FunctionDef]:
 
 
 def _is_seen(node: ast.Import | ast.ImportFrom) -> bool:
-    """Return whether what is imported can hide no step: Triton keeps its name, by which its kernels are found."""
+    """Return whether imports cannot hide a step: Triton must keep its name, by which its kernels are found."""
     if isinstance(node, ast.ImportFrom):
         root = (node.module or "").partition(".")[0]
         renamed = root == "triton" and any(item.asname and item.name != "language" for item in node.names)
@@ -102,7 +102,7 @@ def _is_seen(node: ast.Import | ast.ImportFrom) -> bool:
 
 
 def _compiles_elsewhere(tree: ast.Module) -> bool:
-    """Return whether kernels may be made that are no functions at the file's top level, but for TileLang's."""
+    """Return whether kernels other than TileLang's may be made outside functions at the file's top level."""
     known = {id(part) for node in _kernels(tree).values() for item in node.decorator_list for part in ast.walk(item)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and node.attr in _COMPILES and id(node) not in known:

@@ -112,7 +112,7 @@ def licence_of(path: Path, source: str) -> str:
 
 
 def measured_kernel(path: Path, kernel: PythonKernel, problem: TorchProblem) -> MeasuredKernel:
-    """Return a result whose header says `workload` and `sizes`. Raises `KernelError` for what cannot be deployed."""
+    """Return a result whose header says `workload` and `sizes`. Raises `KernelError` if it cannot be deployed."""
     if needs_package(kernel.source):
         raise KernelError(f"{path} is the result for a function of a package, which it needs; apply its patch instead")
     evidence = read_evidence(path, kernel.source)

@@ -109,7 +109,7 @@ def entries_of(
 def _require_same_constants(
     one: tuple[MeasuredKernel, OperatorDescription], other: tuple[MeasuredKernel, OperatorDescription]
 ) -> None:
-    """Raise `KernelError` where the shapes of weights do not tell which constants a reference is made with."""
+    """Raise `KernelError` if the shapes of weights do not determine the reference's constants."""
     (item, description), (earlier, known) = other, one
     if description.of_weights != known.of_weights:
         return

@@ -101,7 +101,7 @@ class Deployment:
 def write(deployment: Deployment, output: Path) -> list[str]:
     """Write the package into a new folder. Return a line for each comparison that was made on this machine.
 
-    Raises `KernelError` if it cannot be imported or is wrong, `ResultsError` where the folder cannot be written;
+    Raises `KernelError` if it cannot be imported or is wrong, `ResultsError` if the folder cannot be written;
     then there is no folder.
     """
     output = output.absolute()
@@ -135,7 +135,7 @@ def _write_files(deployment: Deployment, folder: Path) -> None:
 
 
 def _hub_metadata(deployment: Deployment, package: Path) -> dict[str, Any]:
-    """Return what `kernels` reads of a variant; the id is the name under which it imports the package."""
+    """Return the metadata of a variant for `kernels`; the id is the name under which it imports the package."""
     digest = digest_of("".join(path.read_text() for path in sorted(package.rglob("*.*"))))
     return {
         "id": f"_{deployment.package}_{digest[:8]}",

@@ -21,7 +21,7 @@ DEFAULTS: Mapping[str, Value | None] = {"num_warps": 4, "num_stages": 3, "num_ct
 _PRODUCT = re.compile(r"\bdot(_scaled)?\(")
 LEAST_OF_PRODUCTS = 16
 _NO_LIMIT = "0"
-"""Stands for a `maxnreg` of None, since a constant has a number."""
+"""Represents a `maxnreg` of None, since a constant needs a number."""
 _ALWAYS = ("num_warps", "num_stages")
 _HOOK = "pre_hook"
 _OPTIONS = (*DEFAULTS, _HOOK)
@@ -41,9 +41,9 @@ class Autotuned:
     configs: tuple[Mapping[str, Value], ...]
     """Configs with num_warps and num_stages, and with num_ctas and maxnreg if one of them sets it."""
     key: tuple[str, ...]
-    """The arguments that say when another config may be best."""
+    """The key: arguments for whose values another config may be best."""
     config_name: str
-    """How its module writes `triton.Config`; empty where configs are dicts, as those of `tilelang.autotune`."""
+    """The module's spelling of `triton.Config`; empty if configs are dicts, as those of `tilelang.autotune`."""
     constants: Mapping[str, str]
     """The name of the constant for each parameter."""
     least: int = 1
@@ -73,7 +73,7 @@ class Autotuned:
         return f"{self.config_name}({{{entries}}}{options})"
 
     def measured(self, config: Mapping[str, Value]) -> dict[str, Value]:
-        """Return what Triton's autotuner sees of a config of the candidate."""
+        """Return the part of a candidate's config that Triton's autotuner sees."""
         found = {name: config[constant] for name, constant in self.constants.items() if name != _HOOK}
         return {name: value for name, value in found.items() if name not in self.optional or value != _ABSENT}
 
@@ -167,7 +167,7 @@ def _filled(configs: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]] 
 
 
 def _hook_at(function: ast.FunctionDef, place: int) -> str:
-    """Return the expression of the hook of a config, by its place: its own in a list of literals."""
+    """Return the expression of a config's hook by the config's position: its own in a list of literals."""
     configs = list_of_configs(function)
     assert configs is not None
     own = configs.elts[place] if isinstance(configs, ast.List | ast.Tuple) and place < len(configs.elts) else None
@@ -198,7 +198,7 @@ def _decorator(function: ast.FunctionDef) -> ast.Call | None:
 
 
 def _config_name(module: ModuleText, function: ast.FunctionDef) -> str | None:
-    """Return how a module can write `triton.Config`: as it writes the decorator, or by an import that it has."""
+    """Return a module's spelling of `triton.Config`: like the decorator, or by an import that it has."""
     call = _decorator(function)
     assert call is not None
     prefix = ast.unparse(call.func).rpartition(".")[0]

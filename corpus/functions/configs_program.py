@@ -35,7 +35,7 @@ class Finder:
 
 
 def import_on_use(name: str) -> None:
-    """Let a module be imported when something of it is used: lists of configs seldom need all that their file imports.
+    """Import a module when it is first used: lists of configs seldom need all imports of their file.
 
     `importlib.util.LazyLoader` would import it with the second `import`, which asks for the module's `__spec__`.
     """

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ...core.syntax_tree import syntax_tree
 
 _PLAIN_DECORATORS = ("staticmethod", "classmethod", "cache", "lru_cache", "no_grad", "inference_mode")
-"""Under these a function takes None for an argument as any function does."""
+"""Decorators under which a function takes None for an argument as usual."""
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
@@ -47,7 +47,7 @@ def occurrences(tree: ast.Module, constants: Collection[str]) -> dict[str, list[
 
 
 def all_keys(files: Mapping[str, str], constants: Collection[str]) -> list[PlaceKey]:
-    """Return the keys of all places, also of those in no function."""
+    """Return the keys of all places, including those outside functions."""
     return [
         PlaceKey(label, name, number)
         for label, text in files.items()
@@ -95,7 +95,7 @@ def _place(key: PlaceKey, node: ast.Name, parents: Mapping[ast.AST, ast.AST]) ->
 
 
 def _of_default(key: PlaceKey, function: ast.AST) -> ConstantPlace | None:
-    """Return the place of a default that the function can replace itself, as its first statement."""
+    """Return the place of a default that the function can replace in its first statement."""
     if not isinstance(function, ast.FunctionDef) or function.body[0].lineno == function.lineno:
         return None
     called = [item.func if isinstance(item, ast.Call) else item for item in function.decorator_list]

@@ -23,10 +23,10 @@ class Followed(Protocol):
         """Return what names stand for in a module."""
 
     def imported(self, module: ModuleText, name: str) -> tuple[ModuleText, ast.Name] | None:
-        """Return the module that an imported name is from, and a use of it at its top level there."""
+        """Return the module of an imported name, and a use of the name at the top level there."""
 
     def given(self, module: ModuleText, function: Function, name: str) -> list[Found]:
-        """Return what callers give for a parameter, and its default where one gives nothing."""
+        """Return callers' arguments for a parameter, and its default if a caller gives none."""
 
 
 class Entries:

@@ -51,10 +51,10 @@ def without_launch_constants(
     originals: Mapping[str, str],
     by_place: Mapping[tuple[str, int], PlaceValue],
 ) -> str:
-    """Return a text with the values of constants where these stand, as their user would write them.
+    """Return a text with the values of constants in their places, as the user would write them.
 
-    What has the value of the start is as it was: `originals` has the texts of numbers, by constant. `by_place` has
-    values for the first, second, ... place of a constant that are not those of its other places.
+    Values of the start keep their form: `originals` has the texts of numbers, by constant. `by_place` has values for
+    the first, second, ... place of a constant that differ from those of its other places.
     """
     by_constant = {row.constant: row for row in rows}
     everywhere: dict[str, PlaceValue] = {**values}
@@ -103,7 +103,7 @@ class _WrittenBack:
             open_ += [item for item in inside if item not in removed]
 
     def _removed(self, node: ast.AST) -> dict[ast.AST, Edit]:
-        """Return what parts of a node become that are not expressions: statements after others, added arguments."""
+        """Return replacements of parts of a node other than expressions: statements after others, added arguments."""
         found: dict[ast.AST, Edit] = {}
         if isinstance(node, ast.FunctionDef):
             found |= self._defaults(node)
@@ -125,7 +125,7 @@ class _WrittenBack:
         return found
 
     def _defaults(self, function: ast.FunctionDef) -> dict[ast.AST, Edit]:
-        """Return None for each default that sizes choose, which the function's first statement replaces."""
+        """Return None for each default chosen by sizes, which the function's first statement replaces."""
         arguments, found, lines = function.args, dict[ast.AST, Edit](), list[str]()
         plain = [*arguments.posonlyargs, *arguments.args]
         pairs = [*zip(reversed(plain), reversed(arguments.defaults), strict=False)]
@@ -197,7 +197,7 @@ class _WrittenBack:
         return None
 
     def _of(self, rest: Sequence[ast.expr]) -> str:
-        """Return the text of what stands after a constant, without the parentheses that were put around it."""
+        """Return the text after a constant, without the added parentheses."""
         return " or ".join(self.offsets.text(item) for item in rest)
 
     def _entry(self, node: ast.expr) -> tuple[str, Launched] | None:

@@ -19,7 +19,7 @@ OPTIONS: Mapping[str, int] = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "m
 _OPTION_VALUES: Mapping[str, Sequence[int]] = {"num_ctas": (1, 2), "maxnreg": (64, 96, 128, 168, 255)}
 _TYPICAL = {"stages": 3, "warps": 4, "group": 8}
 _TILE = 256
-"""The size around which values are suggested where the user's code computes it."""
+"""The size around which values are suggested if the user's code computes it."""
 _LETTER = re.compile(r"^B(_?[A-Z0-9])?$")
 """Names of tiles that are one letter of an axis, such as BT, or none."""
 _LARGEST_GROUP = 16

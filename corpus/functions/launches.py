@@ -67,7 +67,7 @@ def launched(modules: UserModules, found: Reach) -> list[Launched]:
 
 
 def _apart(rows: Sequence[Launched]) -> list[Launched]:
-    """Return those whose places are in no earlier one's: a place takes one constant."""
+    """Return the parameters whose places no earlier one has, since a place takes one constant."""
     taken: set[Site] = set()
     found = []
     for row in rows:
@@ -226,7 +226,7 @@ def _of_config(sources: Sources, module: ModuleText, kernel: ast.FunctionDef) ->
 
 
 def _called(sources: Sources, module: ModuleText, node: ast.AST) -> list[tuple[ModuleText, ast.FunctionDef]]:
-    """Return the functions that the calls in a node lead to, and those that are handed to these."""
+    """Return the functions that the calls in a node reach, and those passed to them."""
     calls = [item for item in ast.walk(node) if isinstance(item, ast.Call)]
     return [found for call in calls for found in sources.definitions(module, call.func)]
 
@@ -276,7 +276,7 @@ def _entries(sources: Sources, module: ModuleText, value: ast.expr) -> dict[str,
 
 
 def _closing(tail: bytes) -> int:
-    """Return where the last argument of a call ends for good, after the parentheses around it."""
+    """Return the end of a call's last argument, after the parentheses around it."""
     code = re.sub(rb"#[^\n]*", lambda found: b" " * len(found.group()), tail)
     return code.rfind(b")") + 1
 

@@ -149,7 +149,7 @@ class ModuleText:
 
 
 def wrapped_kernels(tree: ast.Module) -> dict[ast.stmt, ast.FunctionDef]:
-    """Return the functions of which later assignments make kernels, `k = triton.jit(k)`, with these as decorators."""
+    """Return the functions that later assignments turn into kernels, `k = triton.jit(k)`, with these as decorators."""
     functions: dict[str, ast.FunctionDef] = {}
     wrappers: dict[str, list[ast.expr]] = {}
     for statement in _top_level(tree.body):
@@ -169,7 +169,7 @@ def wrapped_kernels(tree: ast.Module) -> dict[ast.stmt, ast.FunctionDef]:
 
 
 def functions_of(text: str) -> list[ast.FunctionDef]:
-    """Return the functions of a text, kernels with what later assignments make of them."""
+    """Return the functions of a text, with later assignments as decorators of kernels."""
     tree = syntax_tree(text)
     wrapped = wrapped_kernels(tree)
     return [wrapped.get(node, node) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
@@ -182,7 +182,7 @@ def _with_decorators(function: ast.FunctionDef, decorators: list[ast.expr]) -> a
 
 
 def is_kernel(function: ast.FunctionDef) -> bool:
-    """Return whether one of its decorators makes a kernel of it, or chooses its configs."""
+    """Return whether one of its decorators turns it into a kernel, or chooses its configs."""
     calls = [item.func if isinstance(item, ast.Call) else item for item in function.decorator_list]
     return any(ast.unparse(item).rpartition(".")[2] in _KERNEL_DECORATORS for item in calls)
 

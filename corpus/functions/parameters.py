@@ -1,4 +1,4 @@
-"""The parameters of a candidate that is made of a user's function: their names, starts and values to try."""
+"""The parameters of a candidate made from a user's function: names, starts and values to try."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def declarations(
 ) -> str:
     """Return the constants with their first values, the search space, and all configs as those to try first.
 
-    `constants` are the user's own, in the texts: those with a name that says what they are can be searched too.
+    `constants` are the user's own, in the texts: those with a known kind of name can be searched too.
     """
     if not kernels and not launched:
         return ""

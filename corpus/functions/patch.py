@@ -27,7 +27,7 @@ def write_patch(
     problem: TorchProblem | None = None,
     by_place: Mapping[PlaceKey, PlaceValue] | None = None,
 ) -> dict[Path, str]:
-    """Write the patch for a kernel that was made of the function; return the new texts of the files that it changes.
+    """Write the patch for a kernel made from the function; return the new texts of the files that it changes.
 
     It is first tried on copies of the files, and the `evaluator` checks the patched package at the problem's workloads,
     by default all. Raises `KernelError` if the result cannot be mapped to the user's files, if these have changed since

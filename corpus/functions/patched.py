@@ -37,8 +37,8 @@ def patched(
 ) -> tuple[TorchProblem, PythonKernel]:
     """Return the problem and the kernel of a function whose files have these texts.
 
-    The kernel has no parameters: it is the files as they stand, but each list of configs that a patch may write with
-    its first one, which an autotuner would measure the others against.
+    The kernel has no parameters: it is the unchanged files, except that each list of configs that a patch may write has
+    only its first config, against which an autotuner would measure the others.
     """
     own = function.package
     modules = tuple(replace(item, text=files.get(item.path, item.text)) for item in own.modules)

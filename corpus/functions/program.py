@@ -23,7 +23,7 @@ def answer_of(
 ) -> Any:
     """Return the JSON in the last line that Python prints with these arguments; `given` is its standard input.
 
-    What the user's code prints before is passed over. It gets `environment`, by default what every process may have and
+    Earlier output of the user's code is ignored. It gets `environment`, by default what every process may have and
     the variables that its input names. Raises `KernelError`, which begins with `failure`, says why, and
     ends in `advice`.
     """

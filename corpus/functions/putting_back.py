@@ -30,10 +30,10 @@ def put_back(
     configs: Sequence[Config],
     by_place: Mapping[PlaceKey, PlaceValue] | None = None,
 ) -> dict[Path, str]:
-    """Return the new text of each file that changes, for a candidate that was made of the function.
+    """Return the new text of each file that changes, for a candidate made from the function.
 
     `configs` are those that its autotuners choose from afterwards, the best first. `by_place` has values of constants
-    at their places where these are not those of the candidate. Raises `KernelError` for a change
+    at their places, if they differ from the candidate's. Raises `KernelError` for a change
     that has no place in the user's files, and for a file that changed since it was read.
     """
     for module in function.package.modules:
@@ -135,7 +135,7 @@ def _same_head(before: ast.stmt, after: ast.stmt) -> bool:
 
 
 def _with_comments(before: str, after: str) -> str:
-    """Return a new statement with the comments and empty lines that stood before the old one, unless it has some."""
+    """Return a new statement with the comments and empty lines before the old one, unless it has some."""
     head = before.splitlines(keepends=True)
     count = next((n for n, line in enumerate(head) if line.strip() and not line.lstrip().startswith("#")), 0)
     lines = after.splitlines(keepends=True)
@@ -174,7 +174,7 @@ def _chosen(one: Autotuned, kernel: PythonKernel, configs: Sequence[Config]) -> 
 
 
 def _originals(function: UserFunction) -> dict[str, str]:
-    """Return the texts of the numbers that constants stand for, as the user wrote them."""
+    """Return the texts of the constants' numbers, as the user wrote them."""
     texts = {module.name: module.text.encode() for module in function.package.modules}
     return {
         row.constant: texts[site.module][site.begin : site.end].decode()
@@ -185,7 +185,7 @@ def _originals(function: UserFunction) -> dict[str, str]:
 
 
 def _new_constants(start: CandidateText, final: CandidateText, kernel: PythonKernel) -> dict[str, object]:
-    """Return the constants that the result added, wherever they stand: each file gets those that it needs."""
+    """Return the constants that the result added anywhere: each file gets those that it needs."""
     known = {name for text in (start.parameters, *start.files.values()) for name in _assigned(text)}
     now = {name for text in (final.parameters, *final.files.values(), final.call) for name in _assigned(text)}
     return {name: kernel.constants[name] for name in sorted(now - known) if name in kernel.constants}

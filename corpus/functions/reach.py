@@ -11,9 +11,9 @@ from .modules import ModuleText, UserModules, is_kernel
 from .signatures import single_configs
 
 MOST_LINES = 4000
-"""Most lines of all modules together; kernels beyond that are left unmodified."""
+"""Maximum number of lines of all modules; kernels beyond that are left unmodified."""
 MOST_NAMES = 500
-"""Definitions that are read; a logger alone can lead through hundreds of modules."""
+"""Maximum number of definitions to read; a logger alone can lead through hundreds of modules."""
 _BACKWARD = ("backward", "vjp", "jvp")
 """Methods of a `torch.autograd.Function` that do not run in a call."""
 
@@ -118,7 +118,7 @@ class _NameWalk:
         return there is not None and name in there.definitions
 
     def between(self, start: str, end: str) -> set[str]:
-        """Return the modules on the ways from one to another, both included."""
+        """Return the modules on the paths from one to another, both included."""
         reaches = {end}
         while True:
             more = {name for name, taken in self._takes.items() if name not in reaches and reaches & taken.keys()}

@@ -35,7 +35,7 @@ class SizeChoice:
         return {*(value for value, _ in self.pieces), self.last}
 
     def text(self, start: Value, own: str) -> str:
-        """Return the expression. `own` stands where the value is that of the start."""
+        """Return the expression. `own` replaces values of the start."""
         texts = [f"{self._one(value, start, own)} if {self.size} <= {bound}" for value, bound in self.pieces]
         return " else ".join([*texts, self._one(self.last, start, own)])
 
@@ -64,7 +64,7 @@ def _closed(text: str) -> str:
 def chosen(
     values: Mapping[str, Value], scopes: Mapping[str, Sizes], workloads: Mapping[str, Sizes]
 ) -> PlaceValue | None:
-    """Return what gives each workload its value; None if no size in scope tells them apart.
+    """Return the choice that gives each workload its value; None if no size in scope distinguishes them.
 
     `scopes` has the sizes in scope at each workload, `workloads` the sizes of its inputs: an expression that has these
     is preferred.
@@ -122,8 +122,8 @@ def values_at_places(
     """Return the replacement of each place of constants, and the constants whose values no size in scope distinguishes.
 
     `values` has for each constant its value at each workload, `scopes` for each place the sizes there, None at a
-    workload that does not reach it. A place that no workload reaches keeps the value of the start. Of a constant that
-    a workload does not reach at all, and whose values are equal, nothing is returned: all of its places take it.
+    workload that does not reach it. A place that no workload reaches keeps the value of the start. A constant that some
+    workload does not reach, and whose values are equal, is left out: all of its places take the value.
     """
     found: dict[PlaceKey, PlaceValue] = {}
     lacking: list[str] = []

@@ -52,7 +52,7 @@ class Site:
     end: int
     form: SiteForm
     name: str = ""
-    """The name that an assignment or an argument gives the value to."""
+    """The name to which an assignment or an argument gives the value."""
     value: int | None = None
     """The number that stands there."""
     is_entry: bool = field(default=False, compare=False)
@@ -70,7 +70,7 @@ class Sources:
         self._offsets: dict[str, Offsets] = {}
         self.entries = Entries(self)
         self._open: set[ast.expr] = set()
-        """The expressions that are followed now: a name may depend on itself."""
+        """The expressions being followed, since a name may depend on itself."""
 
     def scopes(self, module: ModuleText) -> Scopes:
         """Return what names stand for in a module."""
@@ -123,7 +123,7 @@ class Sources:
         return list(found)
 
     def _local(self, module: ModuleText, node: ast.Name) -> list[Binding]:
-        """Return what functions bind a name to; empty for a name of the module."""
+        """Return the values to which functions bind a name; empty for a name of the module."""
         scopes = self.scopes(module)
         found = scopes.find(node) or []
         return [] if found is scopes.module.names.get(node.id) else found
@@ -162,7 +162,7 @@ class Sources:
     def sites(self, module: ModuleText, node: ast.expr, steps: int = _MOST_STEPS) -> list[Site]:
         """Return the places that give an expression its value; empty if nothing there chooses it.
 
-        Of several, each is one of `SiteForm.CHOSEN` or `SiteForm.AFTER`: which of them runs is not known.
+        If there are several, each is a `SiteForm.CHOSEN` or `SiteForm.AFTER`, since it is unknown which of them runs.
         """
         found = self._sites(module, node, steps)
         several = len(found) > 1 and not all(item.is_entry for item in found)
@@ -237,7 +237,7 @@ class Sources:
         return list(dict.fromkeys(found))
 
     def imported(self, module: ModuleText, name: str) -> tuple[ModuleText, ast.Name] | None:
-        """Return the module that an imported name is from, and a use of it at its top level there."""
+        """Return the module of an imported name, and a use of the name at the top level there."""
         where, given = module.imports.get(name, ("", None))
         there = self._modules.get(where)
         if there is None or given is None:
@@ -273,7 +273,7 @@ class Sources:
         return [self.site(module, value, SiteForm.CHOSEN)]
 
     def given(self, module: ModuleText, function: Function, name: str) -> list[tuple[ModuleText, ast.expr]]:
-        """Return what callers give for a parameter, and its default where one gives nothing."""
+        """Return callers' arguments for a parameter, and its default if a caller gives none."""
         if isinstance(function, ast.Lambda):
             return []
         calls = self._calls.get(function, []) if isinstance(function, ast.FunctionDef) else []
@@ -290,7 +290,7 @@ class Sources:
 
 
 def constant(node: ast.expr) -> int | None:
-    """Return the positive integer that an expression of numbers alone has, such as `1 << 6`."""
+    """Return the value of a constant expression, such as `1 << 6`, if it is a positive integer."""
     match node:
         case ast.Constant(value=int(value)) if not isinstance(value, bool):
             return value if value > 0 else None

@@ -73,7 +73,7 @@ class InputTable(BaseModel):
     @field_validator("inputs", mode="before")
     @classmethod
     def _numbers(cls, said: Any) -> Any:
-        """YAML takes 1e-6 for a text: only 1.0e-6 is a number to it."""
+        """YAML reads 1e-6 as a string; only 1.0e-6 is a number."""
         if not isinstance(said, Mapping):
             return said
         return {
@@ -130,7 +130,7 @@ def _literal(value: bool | int | float | str | None) -> str:
 
 
 def read_table(path: Path) -> InputTable:
-    """Read a table; raises `OptionError` that names the entry that is wrong."""
+    """Read a table. Raises `OptionError` with the name of a wrong entry."""
     import yaml
 
     if path.suffix == ".py":

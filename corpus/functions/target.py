@@ -18,7 +18,7 @@ SEPARATOR = "::"
 
 @dataclass(frozen=True)
 class Target:
-    """A callable of a file: a function, a class's method or attribute, an operator, whatever the name means there."""
+    """A callable in a file: a function, a class's method or attribute, an operator, or anything else with a name."""
 
     path: Path
     """Resolved."""

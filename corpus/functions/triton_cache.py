@@ -164,8 +164,8 @@ def _copy(function: UserFunction, folder: Path, files: Mapping[Path, str]) -> Pa
 def workload_keys(function: UserFunction, problem: TorchProblem) -> dict[str, str]:
     """Return a key for each workload, equal if the autotuners of all kernels have equal keys.
 
-    The user's own function runs for it, on the CPU and without its autotuned launches. Where that fails, such as for a
-    launcher that insists on a GPU, each workload has a text of its own.
+    The user's own function runs for this, on the CPU and without its autotuned launches. If that fails, for example
+    because a launcher needs a GPU, each workload has a text of its own.
     """
     members = problem.members if isinstance(problem, JointProblem) else {}
     apart = {name: name for name in members}

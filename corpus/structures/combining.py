@@ -24,7 +24,7 @@ class Partials:
     """
 
     def __init__(self, name: str, shape: Sequence[int], first: int = 1) -> None:
-        """`first` values of each are together: those of several products, say."""
+        """`first` values of each are adjacent, such as those of several products."""
         self.name, self.size, self.count = name, prod(shape), first
         self.scratch = Scratch(name, (SPLITS, *map(str, (first, *shape) if first > 1 else shape)))
 
@@ -34,11 +34,11 @@ class Partials:
         return f"{self.name}_ptr"
 
     def stored(self, position: str, item: str, mask: str, number: int = 0) -> str:
-        """Return the line that stores partial results of the present split."""
+        """Return the line that stores partial results of the current split."""
         return f"tl.store({self.pointer} + ({self._start(number)} + {position}), {item}, {mask})"
 
     def loaded(self, emitter: Emitter, position: Index, number: int = 0) -> str:
-        """Return partial results of the present split as an expression."""
+        """Return partial results of the current split as an expression."""
         emitter.buffers.setdefault(self.name, self.pointer)
         mask = " & ".join(sorted({*position.masks, *emitter.masks}))
         place = f"{self.pointer} + ({self._start(number)} + {position.text})"

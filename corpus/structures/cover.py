@@ -71,7 +71,7 @@ class GraphCover:
         return frozenset(bases | {name for name in self.cuts if len(self.graph.by_name[name].shapes) != 1})
 
     def _owner(self, name: str) -> str:
-        """Return the operation that makes a value: of one of several results, the operation that has all."""
+        """Return the operation that makes a value; for one of several results, the operation with all of them."""
         value = self.graph.by_name[name]
         return value.operands[0] if value.operator == "getitem" and split_of(self.graph, value) is None else name
 
@@ -240,7 +240,7 @@ def _bytes(graph: OperatorGraph, name: str) -> int:
 
 
 def _between(steps: Sequence[CoverStep], first: CoverStep, second: CoverStep) -> bool:
-    """Return whether the second step needs what others make of the first one's results."""
+    """Return whether the second step needs values that others compute from the first one's results."""
     made, changed = {*first.region.stored}, True
     own = set(made)
     while changed:

@@ -201,7 +201,7 @@ def written(operator: str, given: Sequence[Scalar], dtype: str, rounding: str | 
 
 
 def converted(item: Scalar, dtype: str) -> Scalar:
-    """Return a value rounded to a dtype, in the form in which that is computed."""
+    """Return a value rounded to a dtype, in the dtype of its computation."""
     if dtype in FLOATS and computed(dtype) != dtype and not item.constant:
         return Scalar(f"({item.text}).to({triton_name(dtype)}).to(tl.float32)", "float32")
     return item.to(dtype)

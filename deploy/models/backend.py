@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 DISABLE = "KERNELWRIGHT_DISABLE"
 """Variable that makes the backend torch.compile's own."""
 RECORD = "KERNELWRIGHT_RECORD"
-"""Variable with a folder, to which regions are written as problems; the store is not used then."""
+"""Variable with a folder to which regions are written as problems, without using the store."""
 SHARES = "KERNELWRIGHT_SHARES"
 """Variable with a file, to which the time of each region in a step is written."""
 _PASS = "post_grad_custom_pre_pass"
@@ -29,7 +29,7 @@ def kernelwright(
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Compile a graph with Inductor, with the store's operators in the place of regions that it has.
+    """Compile a graph with Inductor, with operators in place of regions that the store has.
 
     `mode` and `options` are those of torch.compile. Without an entry it is exactly the backend "inductor".
     """

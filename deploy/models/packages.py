@@ -85,7 +85,7 @@ def _is_there(entry: StoredRegion, folder: Path) -> bool:
 
 
 def _write_beside(entry: StoredRegion, folder: Path) -> None:
-    """Write a package and put it in its place: another process may do the same at the same time."""
+    """Write a package and move it to its place, since another process may do the same at the same time."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".region-", dir=folder.parent) as beside:

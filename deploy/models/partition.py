@@ -33,7 +33,7 @@ _FOLLOWING = _words(
     "stack embedding gather index index_select select_scatter slice_scatter constant_pad_nd full_like zeros_like "
     "ones_like convert_element_type flip roll fma native_layer_norm logsumexp"
 )
-"""Operators that follow an anchor in its region, beside those that torch marks as element-wise."""
+"""Operators that follow an anchor in its region, in addition to those that torch marks as element-wise."""
 _BATCHED = frozenset({"bmm", "baddbmm"})
 _MAXIMA = frozenset({"amax", "_softmax"})
 _UNSET = _words("empty empty_strided new_empty new_empty_strided empty_like as_strided")
@@ -48,7 +48,7 @@ class NodeGroup:
     nodes: list[Node] = field(default_factory=list)
 
     def outputs(self) -> list[Node]:
-        """Return the values that something outside reads, directly or through views, in the graph's order."""
+        """Return the values that are read outside, directly or through views, in the graph's order."""
         own = set(self.nodes)
         return [node for node in self.nodes if any(user not in own for user in readers(node))]
 

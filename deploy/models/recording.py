@@ -1,6 +1,6 @@
 """Records the regions of a model that run: each as a problem file, with counts and statistics of its inputs.
 
-The first call of a compiled graph is interpreted beside Inductor's code to look at values; no data are kept.
+The first call of a compiled graph is also interpreted, to observe its values; no data are kept.
 """
 
 from __future__ import annotations
@@ -176,8 +176,8 @@ class _Observer(Interpreter):  # type: ignore[misc]
         self.statistics: dict[Node, TensorStatistics] = {}
 
     def run_node(self, n: Node) -> Any:
-        """Run one node. A write to an argument is left out, and so is what may do more than compute, with all that
-        follows from it: an operator of other packages, a message to other processes.
+        """Run one node. Writes to arguments are left out, and so are operators that may do more than compute (of
+        other packages, messages to other processes), with everything that depends on them.
         """
         if n.op == "output" or any(self.env.get(item) is _UNSEEN for item in n.all_input_nodes):
             return _UNSEEN

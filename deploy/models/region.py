@@ -17,7 +17,7 @@ from .reference import architecture, region_key
 
 _RESHAPE = "aten.reshape.default"
 REGION_MARK = "kernelwright_region"
-"""Key of a node's own metadata, which torch passes on to what takes the node's place."""
+"""Key of a node's own metadata, which torch passes on to the node's replacement."""
 _SAME_AS_RESHAPE = ("aten.view.default", "aten._unsafe_view.default")
 
 
@@ -27,7 +27,7 @@ class UnwrittenRegionError(Exception):
 
 @dataclass(frozen=True)
 class RegionTensor:
-    """A value that a region reads or returns: contiguous, where a permutation makes it so."""
+    """A value that a region reads or returns: contiguous, if a permutation makes it so."""
 
     node: Node
     order: tuple[int, ...] | None
@@ -102,7 +102,7 @@ def written_region(group: NodeGroup) -> ModelRegion:
 
 
 def mark(nodes: Iterable[Node], key: str) -> None:
-    """Let nodes, and what Inductor's passes make of them, carry their region's key."""
+    """Give nodes, and their replacements by Inductor's passes, their region's key."""
     for node in nodes:
         node.meta["custom"] = {**node.meta.get("custom", {}), REGION_MARK: key}
 
@@ -211,7 +211,7 @@ class _RegionWriter:
 
 
 def _has_default_dtype(node: Node) -> bool:
-    """Return whether a node makes floating-point numbers of whole ones, or of none, and does not say which."""
+    """Return whether a node makes floating-point numbers from integers or nothing without an explicit dtype."""
     made = node.meta["val"]
     if not isinstance(made, torch.Tensor) or not made.is_floating_point():
         return False

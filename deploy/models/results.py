@@ -23,7 +23,7 @@ _CHECKED = "kernelwright_region_checked"
 
 
 def require_entry(measured: MeasuredKernel) -> None:
-    """Raise `ProblemError` for a problem that is not a region's, `KernelError` for a result that must not enter.
+    """Raise `ProblemError` for a problem that is not a region's, `KernelError` for a result that may not enter.
 
     That is one which is not faster than Inductor's code by 2 % at the lower end of the interval, was measured with
     other versions, or whose device is not here.

@@ -31,7 +31,7 @@ from .region import REGION_MARK
 from .steps import LISTENERS, StepShares
 
 PATCHES = {"trace.provenance_tracking_level": 1, "force_disable_caches": True, "triton.cudagraphs": False}
-"""Inductor's settings while shares are taken: no range can be around kernels within a CUDA graph."""
+"""Inductor's settings while shares are measured: ranges cannot enclose kernels within a CUDA graph."""
 QUIET, PROFILED = 3, 5
 """Steps without a compilation before the profiler starts, and steps that it looks at."""
 _RANGE = "kernelwright region "
@@ -84,7 +84,7 @@ def _ranges_in_code() -> Iterator[None]:
 
 
 class StepProfiler:
-    """Looks at a few steps of this process with torch.profiler, once nothing is compiled any more.
+    """Profiles a few steps of this process with torch.profiler, once nothing is compiled any more.
 
     A step goes from one mark of `kernelwright.step()` to the next, or without marks from one call of a graph to its
     next one.
@@ -238,7 +238,7 @@ def _step(step_ms: float, busy_ns: float, steps: int, regions: dict[str, float])
 
 
 def _covered(events: Sequence[Any]) -> float:
-    """Return in how many nanoseconds at least one of the events was going on."""
+    """Return the number of nanoseconds in which at least one of the events was active."""
     covered, reached = 0.0, 0
     for start, end in sorted((item.start_ns(), item.start_ns() + item.duration_ns()) for item in events):
         covered += max(0, end - max(start, reached))

@@ -28,7 +28,7 @@ class StepShares:
 
     step_ms: float
     host_ms: float
-    """No kernel runs: on a GPU none runs on it; on a CPU none of compiled graphs."""
+    """Time without a kernel: on a GPU none runs; on a CPU none of a compiled graph."""
     steps: int
     """How many were looked at."""
     regions: dict[str, float] = field(default_factory=dict)

@@ -48,7 +48,7 @@ class StoredRegion(BaseModel):
     compile_ms: float = Field(gt=0)
     """Median time of Inductor's code."""
     latency_ms: float = Field(gt=0)
-    """Median time of the kernels, measured in turns with it."""
+    """Median time of the kernels, measured interleaved with it."""
     gain_interval: tuple[float, float] | None = None
     """Interval of the gain, from the 95 % intervals of both medians."""
     table: dict[str, Any]
@@ -69,7 +69,7 @@ class StoredRegion(BaseModel):
         return region_key(reference_text(self.problem), self.device)
 
     def stale(self) -> str:
-        """Return which version is another one here: 'torch 2.12.0, here 2.13.0'; '' if none is."""
+        """Return the version that differs here: 'torch 2.12.0, here 2.13.0'; '' if none does."""
         for name, version in self.versions.items():
             here = version_of(name)
             if here != version:
@@ -247,5 +247,5 @@ def _opened(folders: tuple[Path, ...]) -> RegionStore:
 
 
 def opened() -> RegionStore:
-    """Return the store of this process, listed once: what others add meanwhile is used from the next start on."""
+    """Return the store of this process, listed once: later entries are used from the next start on."""
     return _opened(default_folders())

@@ -1,4 +1,4 @@
-"""Puts deployed operators in the place of regions: a pass of Inductor's, and the operator that it calls.
+"""Replaces regions by deployed operators: a pass of Inductor's, and the operator that it calls.
 
 All entries share one operator, `kernelwright::region(str entry, Tensor[] inputs)`: code that torch.compile has in its
 caches on disk names an entry, which a new process loads when it is first called.
@@ -136,7 +136,7 @@ class RegionPass(CustomGraphPass):  # type: ignore[misc]
             return []
 
     def _found(self, group: NodeGroup) -> tuple[ModelRegion, str] | None:
-        """Return a region and the name of the entry that serves it; None where Inductor has to."""
+        """Return a region and the name of the entry that serves it; None if Inductor has to."""
         try:
             region = written_region(group)
             if self._marks:

@@ -75,7 +75,7 @@ class ModelWatch:
         }
 
     def _small(self, calls: Sequence[Sequence[torch.Tensor]]) -> Iterator[torch.Tensor]:
-        """Yield the tensors among what marks were given, and the small outputs of calls."""
+        """Yield the tensors among the values of marks, and the small outputs of calls."""
         yield from (value for value in self._given if isinstance(value, torch.Tensor))
         yield from (tensor for call in calls for tensor in call)
 

@@ -1,4 +1,4 @@
-"""Compares the operator with its reference, as its kernels were compared when they were measured."""
+"""Compares the operator with its reference, by the rules under which its kernels were measured."""
 
 from __future__ import annotations
 

@@ -90,8 +90,8 @@ class TableRow:
 
 
 def key_of(arguments: Sequence[Any]) -> Hashable | None:
-    """Return all that a choice depends on; None while a call is traced: its tensors have no memory, and their sizes may
-    be symbols. Sparse tensors have no such key either.
+    """Return everything that a choice depends on; None while a call is traced: its tensors have no memory, and their
+    sizes may be symbols. Sparse tensors have no such key either.
     """
     found: list[Any] = []
     for item in arguments:
@@ -129,7 +129,7 @@ class Dispatch:
         self._lock = threading.Lock()
 
     def row(self, arguments: Sequence[Any], key: Hashable | None) -> TableRow | None:
-        """Return the row that serves the arguments; None, counted and warned of once, where the reference has to.
+        """Return the row that serves the arguments; None, counted and with one warning, if the reference has to.
 
         `key` is that of the arguments, None while a call is traced.
         """

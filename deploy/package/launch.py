@@ -23,7 +23,7 @@ _LAUNCHERS: dict[int, Launcher] = {}
 
 
 def launch(kernel: Any) -> Launcher:
-    """Return what launches a kernel of a module, which lives as long as the process."""
+    """Return the launcher of a module's kernel, which lives as long as the process."""
     found = _LAUNCHERS.get(id(kernel))
     if found is None:
         found = _LAUNCHERS[id(kernel)] = Launcher(kernel)
@@ -80,7 +80,7 @@ class Launcher:
             noting.launch(runner, bound)
 
     def _key(self, values: tuple[Any, ...], options: tuple[str, ...]) -> tuple[Any, ...] | None:
-        """Return all that Triton specialises a kernel on; None for arguments of which that is not known."""
+        """Return everything on which Triton specialises a kernel; None for arguments of unknown kinds."""
         found: list[Any] = [options]
         for value in values:
             kind = type(value)

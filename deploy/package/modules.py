@@ -102,7 +102,7 @@ def _loaded(name: str, path: Path, sizes: Mapping[str, Any]) -> ModuleType:
 
 
 def _made(make: Callable[[], torch.nn.Module], device: Any) -> torch.nn.Module:
-    """Return the new module, fit for training; random numbers that follow are as if it had not been made."""
+    """Return the new module, ready for training, without changing later random numbers."""
     gpus = [torch.device(device)] if torch.device(device).type == "cuda" else []
     with torch.inference_mode(False), torch.random.fork_rng(devices=gpus), torch.device(device):
         made: torch.nn.Module = make()

@@ -63,7 +63,7 @@ class DeployedOperator:
         self.visible: bool = table["visible"] and not interpreted
 
     def register(self, function: Callable[..., Any]) -> Any:
-        """Register what computes the operator, whose signature is the operator's; return the operator."""
+        """Register the function that computes the operator, with the operator's signature; return the operator."""
         if not hasattr(torch.library, "triton_op"):
             raise ImportError(
                 f"{self.package} needs torch 2.6 or newer: torch {torch.__version__} has no torch.library.triton_op"
@@ -195,8 +195,8 @@ class DeployedOperator:
         ctx.others = [None if isinstance(item, torch.Tensor) else (item,) for item in inputs]
 
     def _backward(self, ctx: Any, *gradients: Any) -> Any:
-        """Return the gradients: by a kernel where one serves, else the reference's own; the latter also where they are
-        to be differentiated. What the reference computes on the way is recomputed.
+        """Return the gradients: by a kernel if one serves and they need not be differentiated, otherwise the
+        reference's own. The reference's forward pass is recomputed.
         """
         if self.gradients is not None and not torch.is_grad_enabled():
             found = self._gradients_by_kernel(self.gradients, ctx, gradients)

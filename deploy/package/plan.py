@@ -2,7 +2,7 @@
 
 A call allocates tensors, takes views, calls operators of torch and launches kernels. `CallRecorder` notes these steps
 with the origin of each tensor; a `CallPlan` does them again with other tensors, without the kernel's Python. What a
-step needs beside tensors (grids, numbers, compiled code) was the same for all calls of the key, and is kept.
+    step needs besides tensors (grids, numbers, compiled code) was the same for all calls of the key, and is kept.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class _PlanStep:
     """One step: its function, the tensors that it needs, and those that it makes."""
 
     bind: Callable[[dict[int, int]], Run]
-    """Return what does the step, given the place of each tensor in a plan."""
+    """Return the function of the step, given the place of each tensor in a plan."""
     needs: frozenset[int]
     makes: tuple[int, ...] = ()
     """Numbers of the new tensors."""
     writes: bool = False
-    """Whether it may write to tensors that were there before, so that it is needed whether its own are or not."""
+    """Whether it may write to earlier tensors, so that it is needed even if its own are not."""
 
 
 class CallPlan:
@@ -223,7 +223,7 @@ class CallRecorder(TorchDispatchMode):  # type: ignore[misc]
         return None
 
     def _new(self, tensor: torch.Tensor) -> int:
-        """Return the number of a tensor that was not there before; it may share memory with another one."""
+        """Return the number of a new tensor, which may share memory with another one."""
         number = len(self._kept)
         roots = {*self._roots.values()}
         shared = (root for root in roots if torch._C._is_alias_of(self._kept[root], tensor))
@@ -267,7 +267,7 @@ def _without_gradients(kernel: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_base(descriptor: Any) -> Callable[[torch.Tensor], Any]:
-    """Return what makes tensor descriptors like this one, which was examined when it was made."""
+    """Return a function that makes tensor descriptors like this one, which was checked when it was made."""
     kind, fields = type(descriptor), {**vars(descriptor), "base": None}
 
     def make(tensor: torch.Tensor) -> Any:

@@ -1,4 +1,4 @@
-"""Creates the tuner of a search: one for each launch, where launches have parameters of their own."""
+"""Creates the tuner of a search: one for each launch, if launches have their own parameters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def tuner_for(
 ) -> Tuner:
     """Create a tuner by its name, as `catalogue.create_tuner` does, that searches each launch separately if possible.
 
-    It can where the kernel has groups of parameters with launches of their own, and the tuner learns from results.
+    This is possible if the kernel has groups of parameters with their own launches, and the tuner learns from results.
     """
     whole = catalogue.create_tuner(name, space, seed, warm, start, profile, stride)
     groups = launch_groups(kernel, space) if catalogue.adaptive(name) else []

@@ -1,6 +1,6 @@
 """Which constants of a kernel file affect which of its launches, by following values through the source.
 
-A constant reaches a launch where it is in the kernel's text, in its arguments or its grid, in what decides whether it
+A constant reaches a launch if it is in the kernel's text, in its arguments or grid, in the conditions under which it
 is launched, or in how a tensor that it takes was made. What a launch writes into a tensor depends on no constant, or
 the result would.
 """
@@ -201,7 +201,7 @@ class _Follower:
         return self._result_of(called.kernels)
 
     def _called(self, func: ast.expr) -> list[_Named]:
-        """Return the functions of the file that a call runs in Python; none for a launch."""
+        """Return the functions of the file that a call runs in Python; empty for a launch."""
         if isinstance(func, ast.Name):
             bindings = _owner(self._scopes.scope_of[func], func.id).names.get(func.id, ())
             found = [item.definition for item in bindings if isinstance(item.definition, _Named)]

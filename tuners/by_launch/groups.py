@@ -14,7 +14,7 @@ class LaunchGroup:
     """Parameters that decide about some launches, and about no others."""
 
     space: SearchSpace
-    """They alone, with all of the whole space's constraints that name them."""
+    """The space of these parameters, with all of the whole space's constraints that name them."""
     launches: frozenset[str]
     """Names of kernels."""
 

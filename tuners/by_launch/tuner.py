@@ -16,7 +16,7 @@ WORTH = 0.98
 APART = 3
 """Trials between two that try the fastest parts together."""
 TOGETHER = 1.03
-"""Launches interact where the fastest parts together take this much longer than their own times say."""
+"""Launches interact if the fastest parts together take this much longer than the sum of their own times."""
 EXPECTED_FAILURES = 1.0, 8.0
 """Failed parts, and parts, that count before the first."""
 
@@ -88,10 +88,10 @@ Part = tuple[_Searched, Config]
 class ByLaunch:
     """Asks for whole configs in which several groups try another part at once, and tells each the time of its launches.
 
-    What is not tried in a trial is as in the fastest parts so far. A trial that fails tells nothing about which of its
-    parts is why: they are tried one by one then. So the more parts fail, the fewer are tried at once. From time to time
-    the fastest parts are tried together. Once all groups are exhausted, the tuner of the whole space goes on, which has
-    learned from all trials; so it does where the times of launches are not known.
+    Other groups have the fastest parts so far. A failed trial does not show which part is the cause, so its parts are
+    then tried one by one; the more parts fail, the fewer are tried at once. From time to time the fastest parts are
+    tried together. Once all groups are exhausted, or if the times of launches are unknown, the tuner of the whole space
+    continues, which has learned from all trials.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class ByLaunch:
         self._others_ms: list[float] = []
         """Other times of a call: launches without parameters, torch's operators, the host."""
         self._suspects: list[list[Part]] = []
-        """The parts of each trial that failed, while it is not known which of them is why."""
+        """The parts of each failed trial, while the failing part is unknown."""
         self._alone: set[tuple[int, Config]] = set()
         """Suspects that were tried with others that work, by their group's place."""
         self._clash = False
@@ -203,7 +203,7 @@ class ByLaunch:
             yield from filter(None, [self.together()])
 
     def _one_by_one(self) -> Iterator[Config]:
-        """Yield parts that may be why a trial failed, each with others that work."""
+        """Yield parts that may have made a trial fail, each with others that work."""
         if self._base() is None:
             return
         for item, part in [suspect for parts in self._suspects for suspect in parts if suspect[0].is_open(suspect[1])]:

@@ -1,4 +1,4 @@
-"""Attention: torch's operator, or two products with a softmax between them, whatever is done with the scores."""
+"""Attention: torch's operator, or two products with a softmax between them, with any operations on the scores."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .visible import ALWAYS, KEY, QUERY, Condition, Hidden, Masks, bounds, cover
 _WHOLE = "scaled_dot_product_attention"
 _LARGEST_HEAD = 256
 _FEW_QUERIES = 16
-"""Up to which heads that share keys are put into one tile."""
+"""Maximum number of queries for which heads that share keys are put into one tile."""
 
 
 def _block(size: int) -> int:
@@ -171,7 +171,7 @@ class Attention:
         self.hidden = Masks(self._scratch).of_scores(softmax.scores, weights)
 
     def _reached(self, name: str, anchor: str, indices: Indices) -> Indices:
-        """Return at which index of an anchor an element of a value looks."""
+        """Return the index of an anchor that an element of a value reads."""
         found: list[Indices] = []
 
         def note(place: Indices) -> Scalar:
@@ -193,7 +193,7 @@ class Attention:
         return begin, f"tl.minimum({upper}, {self.keys})" if upper is not None else str(self.keys)
 
     def sees_the_same(self) -> bool:
-        """Return whether no query sees other keys than the first, but for the newest: no tile skips more blocks."""
+        """Return whether all queries see the same keys except the newest, so that no tile skips more blocks."""
         begin, end = self.limits()
         by_query = re.search(r"\b(first|last)\b", f"{begin} {end}")
         newest = Index((), self.keys - self.queries)
@@ -309,7 +309,7 @@ def is_anchor(graph: OperatorGraph, value: GraphValue) -> bool:
 
 
 def seeds(graph: OperatorGraph) -> Iterable[frozenset[str]]:
-    """Yield for each product with a softmax all that lies between it and the product of the scores."""
+    """Yield, for each product with a softmax, all values between it and the product of the scores."""
     for value in graph.values:
         if plain_name(value) != "bmm":
             continue

@@ -25,7 +25,7 @@ class SharedAttention(AttentionSizes, Protocol):
 def divided(
     region: Region, attention: SharedAttention, name: str, epilogue: list[str], total: str
 ) -> tuple[list[str], SecondLaunch]:
-    """Return what follows the loop, and the launch that combines the parts.
+    """Return the lines after the loop, and the launch that combines the parts.
 
     `total` divides the sum of weighted values.
     """

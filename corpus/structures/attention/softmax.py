@@ -22,7 +22,7 @@ class Softmax:
 
 
 def softmax_of(graph: OperatorGraph, name: str) -> Softmax | None:
-    """Return the softmax over the last dimension that a value is, up to its arrangement and dtype."""
+    """Return a value as a softmax over the last dimension, up to its arrangement and dtype."""
     value = _through(graph, graph.by_name[name])
     if plain_name(value) != "div" or len(value.operands) != 2:
         return None

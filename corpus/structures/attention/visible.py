@@ -1,7 +1,7 @@
 """The keys that a tile's queries may see, from masks that depend on indices: other keys are skipped.
 
 A mask is read as comparisons of sums of indices, joined by 'and' and 'or'. Any other part (a tensor of the
-caller's) is taken for 'visible': the mask itself is applied to the scores in any case.
+caller's) counts as 'visible', since the mask itself is applied to the scores in any case.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..views import is_creation, is_view, plain_name, source
 QUERY, KEY = "query", "key"
 """Texts of the symbols."""
 HIDDEN = -1e8
-"""A score from here down hides its key: beside it, exponentials of others are all that counts."""
+"""A score of at most this hides its key, since its exponential is negligible next to those of others."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Condition:
     parts: tuple[Condition, ...] = ()
 
     def shows(self, query: Index, key: Index) -> bool:
-        """Return whether each of the queries sees for sure its key, which is an index over them."""
+        """Return whether each of the queries certainly sees its key, which is an index over them."""
         if self.kind == "sum":
             values, found = {QUERY: query, KEY: key}, Index((), self.index.offset)
             for symbol, factor in self.index.terms:
@@ -98,7 +98,7 @@ def _sum(factor: int, name: str, offset: int) -> str:
 
 
 def covers_rows(condition: Condition, queries: int, keys: int) -> bool:
-    """Return whether each query sees a key for sure: its own, counted from the first or last one, or the same for all.
+    """Return whether each query certainly sees a key: its own, counted from the first or last one, or the same for all.
 
     Sizes may be free within a range, in all of which it holds then.
     """
