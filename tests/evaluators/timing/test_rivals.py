@@ -91,8 +91,8 @@ def test_equal_kernels_stay_equal(calls: Calls, slow: float, wanted: Sampling) -
     found = [
         gain([calls.drawn(1.0, slow, 3 * run + kernel) for kernel in range(3)], wanted, rivals=2) for run in range(runs)
     ]
-    assert sum(one.low > 1 for one, _ in found) <= 0.025 * runs
-    assert sum(one.high < 1 for one, _ in found) <= 0.025 * runs
+    assert sum(ratio.low > 1 for ratio, _ in found) <= 0.025 * runs
+    assert sum(ratio.high < 1 for ratio, _ in found) <= 0.025 * runs
     assert max(samples for _, samples in found) < max(DECISIVE_SAMPLES + 12, 100), "sampling ends"
 
 
