@@ -20,24 +20,29 @@ setup-all: $(COMPLETE)
 # A machine with a CUDA build of torch in its Python keeps it: make setup TORCH= VENV_OPTIONS=--system-site-packages
 TORCH ?= torch
 VENV_OPTIONS ?=
-INSTALL := $(BIN)/pip install -qq --disable-pip-version-check
+INSTALL := $(BIN)/pip install -qq --disable-pip-version-check --no-compile
 LOCKED := $(INSTALL) --no-deps --require-hashes -r
 # What is built is built with the locked setuptools.
 CHECKED := $(INSTALL) --no-build-isolation -c constraints.txt
+# pip would compile on one core, with the tests of packages and 45 MB of models, of which next to none is imported. A few
+# files are not for this version of Python.
+COMPILED := $(BIN)/python -m compileall -qq -j 0 -x '/(tests?|transformers/models)/' $(VENV)/lib || true
 $(READY): pyproject.toml constraints.txt requirements/setup.txt
 	$(PYTHON) -m venv $(VENV_OPTIONS) $(VENV)
 	$(LOCKED) requirements/setup.txt
 	$(if $(TORCH),$(CHECKED) $(TORCH))
 	$(CHECKED) -e .
+	$(COMPILED)
 	@touch $@
 
 $(COMPLETE): $(READY) requirements/all.txt
 	$(LOCKED) requirements/all.txt
 	$(CHECKED) -e '.[$(EXTRAS)]'
+	$(COMPILED)
 	@# Type checkers and import-linter do not follow editable installs; a link on their path they do.
 	@mkdir -p $(VENV)/link && ln -sfn "$(CURDIR)" $(VENV)/link/kernelwright
 	@# Tests start many processes, and where PYTHONDONTWRITEBYTECODE is set each would compile what it imports.
-	$(BIN)/python -m compileall -q -j 2 -x '/(\.venv|tests|corpus/examples)/' .
+	$(BIN)/python -m compileall -q -j 0 -x '/(\.venv|tests|corpus/examples)/' .
 	@touch $@
 
 optimize: $(READY)
