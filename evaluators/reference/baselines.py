@@ -134,11 +134,14 @@ class Baselines:
 
     def _enter_cache(self, folder: Path | None) -> None:
         """Point inductor, and Triton under it, to the cache; on a CPU compile in this process, since starting
-        inductor's workers takes longer than their work."""
+        inductor's workers takes longer than their work, and without precompiled headers, which take longer than one or
+        two kernels: they stand in the process's temporary folder, so each process would make them, whatever is cached.
+        """
         import torch._inductor.config
 
         if self._clock.device == "cpu":
             torch._inductor.config.compile_threads = 1
+            torch._inductor.config.cpp_cache_precompile_headers = False
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
             os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)

@@ -87,10 +87,11 @@ def test_keys_tell_apart_what_a_ratio_depends_on() -> None:
 
 def test_torch_compiles_and_is_timed_interleaved_with_eager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A product alone: inductor has no C++ to generate for it, which would take most of the time."""
-    import torch
+    import torch._inductor.config
 
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "")  # both are put back afterwards
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "")  # all three are put back afterwards
     monkeypatch.setenv("TRITON_CACHE_DIR", "")
+    monkeypatch.setattr(torch._inductor.config, "cpp_cache_precompile_headers", True)
     clock = Clock("cpu")
     model, calls = torch.nn.Linear(64, 64), itertools.count()
     buffers = [torch.randn(32, 64) for _ in range(2)]
@@ -126,6 +127,7 @@ def test_torch_compiles_and_is_timed_interleaved_with_eager(tmp_path: Path, monk
     assert first.measurement.median_ms > 0
     assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "inductor")
     assert any((tmp_path / "inductor").rglob("*.py")), "inductor's cache is somewhere else"
+    assert not torch._inductor.config.cpp_cache_precompile_headers, "each process would make them anew"
 
 
 COMPILED = """
