@@ -129,9 +129,6 @@ def pytest_configure(config: pytest.Config) -> None:
     """One folder for all workers of a run and the commands that they call."""
     gc.disable()  # imports make many objects that stay: see `pytest_collection_finish`
     config.pluginmanager.register(runs.LongFirst())
-    if worker := os.environ.get("PYTEST_XDIST_WORKER"):
-        workers = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
-        config.pluginmanager.register(runs.InTurns(FOLDER, int(worker.removeprefix("gw")), workers))
     if config.option.passed:
         config.pluginmanager.register(runs.Passed(config))
     if OWN_FOLDER is not None:

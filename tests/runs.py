@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,43 +17,6 @@ GPU = ("gpu", "gpu and not gpu_alone", "gpu_alone")
 def has_no_gpu_test(path: Path) -> bool:
     """Whether a path is a file of tests that need no GPU."""
     return path.suffix == ".py" and "mark.gpu" not in path.read_text()
-
-
-class InTurns:
-    """Each worker of a run begins to collect with another part: files that one has rewritten the others need not.
-
-    To explain why an assert fails pytest rewrites it, which takes a third of the time in which a worker collects.
-    """
-
-    def __init__(self, folder: Path, worker: int, workers: int) -> None:
-        """`folder` is that of the tests; this is the worker of this number, from 0."""
-        self._folder = folder
-        self._share = worker / workers
-        self._order: dict[str, int] = {}
-        self._wrote_not = sys.dont_write_bytecode
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_collection(self) -> None:
-        """Let pytest keep what it rewrites."""
-        sys.dont_write_bytecode = False
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_make_collect_report(self, collector: pytest.Collector) -> Generator[None, Any, Any]:
-        """Begin within the folder where no other worker does."""
-        report = yield
-        if isinstance(collector, pytest.Dir) and collector.path == self._folder and report.passed:
-            names = [node.path.name for node in report.result]
-            self._order = {name: number for number, name in enumerate(names)}
-            first = int(len(names) * self._share)
-            report.result = report.result[first:] + report.result[:first]
-        return report
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """All workers must find the tests in the same order."""
-        sys.dont_write_bytecode = self._wrote_not
-        if self._order:
-            items.sort(key=lambda item: self._order[item.path.relative_to(self._folder).parts[0]])
 
 
 class LongFirst:

@@ -13,8 +13,6 @@ from . import runs
 
 CONFTEST = f"""
 import importlib.util
-import os
-import pathlib
 
 spec = importlib.util.spec_from_file_location("runs", {runs.__file__!r})
 runs = importlib.util.module_from_spec(spec)
@@ -27,9 +25,6 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.pluginmanager.register(runs.Passed(config))
-    if worker := os.environ.get("PYTEST_XDIST_WORKER"):
-        folder = pathlib.Path(__file__).parent
-        config.pluginmanager.register(runs.InTurns(folder / "parts", int(worker.removeprefix("gw")), 2))
 """
 TESTS = """
 import pathlib
@@ -53,18 +48,6 @@ def test_wrong():
 
 def test_wrong_at_its_end(ending):
     pass
-"""
-COLLECTED = """
-import os
-import pathlib
-
-here = pathlib.Path(__file__)
-with (here.parents[2] / os.environ.get("PYTEST_XDIST_WORKER", "first")).open("a") as file:
-    file.write(here.parent.name)
-
-
-def test_it():
-    assert here.exists()
 """
 
 
@@ -107,20 +90,6 @@ def test_a_run_goes_on_with_what_did_not_pass(tmp_path: Path) -> None:
     third = run(tmp_path, "-n", "1")
     assert third.returncode == pytest.ExitCode.OK
     assert "no tests ran" in third.stdout
-
-
-def test_workers_begin_to_collect_with_other_files_and_find_the_same_order(tmp_path: Path) -> None:
-    (tmp_path / "conftest.py").write_text(CONFTEST)
-    parts = tmp_path / "parts"
-    for name in "abcd":
-        (parts / name).mkdir(parents=True)
-        (parts / name / f"test_{name}.py").write_text(COLLECTED)
-    done = run(tmp_path, "-n", "2", "parts", "--dist", "load")
-    assert done.returncode == pytest.ExitCode.OK, done.stdout + done.stderr
-    assert "4 passed" in done.stdout
-    orders = sorted(path.read_text() for path in tmp_path.glob("gw*"))
-    assert orders == ["abcd", "cdab"]
-    assert len(list(parts.glob("*/__pycache__/*pytest*.pyc"))) == 4
 
 
 def test_files_without_a_test_for_a_gpu_are_not_imported(tmp_path: Path) -> None:
