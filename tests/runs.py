@@ -54,7 +54,10 @@ def dealt(long: Sequence[T], others: Sequence[T], workers: int) -> list[T]:
 
 
 class Passed:
-    """Leaves out the tests that a file names, and writes those to it that pass."""
+    """Leaves out the tests that a file names, and writes those to it that pass; beside it, what others failed with.
+
+    pytest prints tracebacks at the end of a run, which one that is broken off does not reach.
+    """
 
     def __init__(self, config: pytest.Config) -> None:
         self._file = None if hasattr(config, "workerinput") else Path(config.option.passed)
@@ -76,16 +79,23 @@ class Passed:
             items[:] = [item for item in items if item.nodeid not in before]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if self._file is None or not report.passed:
+        if self._file is None or report.skipped:
             return
-        if report.when == "call":
+        if report.failed:
+            text = f"{report.nodeid} ({report.when}, {report.duration:.0f} s)\n{report.longreprtext}\n\n"
+            _append(self._file.with_name(f"{self._file.name}.failed.txt"), text)
+        elif report.when == "call":
             self._called.add(report.nodeid)
         elif report.when == "teardown" and report.nodeid in self._called:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            with self._file.open("a") as file:
-                file.write(report.nodeid + "\n")
+            _append(self._file, report.nodeid + "\n")
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Where all have passed before, none is left, which is no failure."""
         if self._before and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
             session.exitstatus = pytest.ExitCode.OK
+
+
+def _append(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        file.write(text)

@@ -83,6 +83,10 @@ def test_a_run_goes_on_with_what_did_not_pass(tmp_path: Path) -> None:
     assert first.returncode == pytest.ExitCode.TESTS_FAILED, first.stdout + first.stderr
     passed = (tmp_path / "done" / "passed.txt").read_text().splitlines()
     assert sorted(passed) == ["test_these.py::test_right[a]", "test_these.py::test_right[b c]"]
+    failed = (tmp_path / "done" / "passed.txt.failed.txt").read_text()
+    assert "test_these.py::test_wrong (call, 0 s)\n" in failed
+    assert "test_these.py::test_wrong_at_its_end (teardown, 0 s)\n" in failed
+    assert failed.count('assert pathlib.Path("repaired").exists()') == 2
     (tmp_path / "repaired").touch()
     second = run(tmp_path)
     assert second.returncode == pytest.ExitCode.OK
