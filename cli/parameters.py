@@ -272,7 +272,7 @@ def as_flags(text: str) -> str:
 
 @functools.cache
 def _names(classes: int) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the option names of all imported commands, including those that flags turn off.
+    """Return the option names of all imported commands, and among them those that flags turn off.
 
     They are collected again when there are more classes.
     """

@@ -273,7 +273,7 @@ def with_shares(rows: Sequence[SlowProblem], files: Sequence[ProblemFile]) -> li
 
 
 def _number(value: Any, otherwise: float) -> float:
-    """Return a number from a file that a user may have edited; None for anything else."""
+    """Return a number from a file that a user may have edited; `otherwise` for anything else."""
     return value if isinstance(value, int | float) and value >= 0 else otherwise
 
 

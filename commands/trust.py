@@ -1,7 +1,7 @@
 """Trust the current settings in a project's own files.
 
 A project's files may be someone else's. Until you trust a project, its kernelwright.toml and pyproject.toml may not set
-the model, the receivers of keys, the sandbox, limits, the server's folder, code that runs, the required proof, or a
+the model, where keys are sent, the sandbox, limits, the server's folder, code that runs, the required proof, or a
 path outside the project. If one of these settings changes, the project must be trusted again.
 
 Exit codes: 0 done, 1 there is nothing to trust or to remove, 2 wrong usage.

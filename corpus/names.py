@@ -36,7 +36,7 @@ def kernelbench_number(stem: str) -> str | None:
 
 
 def is_file(path: Path) -> bool:
-    """Return whether the path is a visible file; False for a name that is too long or in a folder without access."""
+    """Return whether the path is an accessible file; False for a name that is too long or in a folder without access."""
     try:
         return path.is_file()
     except OSError:
@@ -44,7 +44,7 @@ def is_file(path: Path) -> bool:
 
 
 def is_folder(path: Path) -> bool:
-    """Return whether the path is a visible folder; False in the same cases as `is_file`."""
+    """Return whether the path is an accessible folder; False in the same cases as `is_file`."""
     try:
         return path.is_dir()
     except OSError:

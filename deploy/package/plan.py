@@ -2,7 +2,7 @@
 
 A call allocates tensors, takes views, calls operators of torch and launches kernels. `CallRecorder` notes these steps
 with the origin of each tensor; a `CallPlan` does them again with other tensors, without the kernel's Python. What a
-    step needs besides tensors (grids, numbers, compiled code) was the same for all calls of the key, and is kept.
+step needs besides tensors (grids, numbers, compiled code) was the same for all calls of the key, and is kept.
 """
 
 from __future__ import annotations
