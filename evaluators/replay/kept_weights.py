@@ -6,7 +6,7 @@ decide: then a check of single calls is unlikely to see it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...core import Rejection
@@ -16,38 +16,43 @@ RULE = "weights-changed"
 _WHY = "writes to its weights, or to what it packed of them, in some calls; work on a copy"
 
 
+Packed = tuple[int, int]
+"""A plan's number, and that of a tensor in it."""
+
+
 class KeptWeights:
-    """Digests of tensors by name, as they were when they were watched first."""
+    """Digests of weights by name, and of packed tensors, as they were when they were watched first."""
 
     def __init__(self) -> None:
-        self._before: dict[str, Any] = {}
-        self._watched: dict[str, Any] = {}
+        self._before: dict[str | Packed, Any] = {}
+        self._watched: dict[str | Packed, Any] = {}
 
     def forget(self) -> None:
         """Forget all: there are other weights."""
         self._before.clear()
         self._watched.clear()
 
-    def watch(self, tensors: Mapping[str, Any]) -> None:
+    def watch(self, tensors: Mapping[str | Packed, Any]) -> None:
         """Watch these in the next batch, and no others."""
         self._watched = dict(tensors)
-        for name, tensor in tensors.items():
-            if name not in self._before:
-                self._before[name] = digest(tensor)
+        for key, tensor in tensors.items():
+            if key not in self._before:
+                self._before[key] = digest(tensor)
 
     def written(self) -> Rejection | None:
         """Return the rule that was broken where a watched tensor is not what it was."""
         if not self._watched:
             return None
-        now = {name: digest(tensor) for name, tensor in self._watched.items()}
-        if _same({name: self._before[name] for name in now}, now):
+        now = {key: digest(tensor) for key, tensor in self._watched.items()}
+        if _same([self._before[key] for key in now], [*now.values()]):
             return None
-        where = next(name for name in now if not _same({name: self._before[name]}, {name: now[name]}))
+        changed = next(key for key, found in now.items() if not _same([self._before[key]], [found]))
+        where = changed if isinstance(changed, str) else f"what prepare made ({changed[1]})"
         return Rejection(rule=RULE, where=where, why=_WHY)
 
 
-def _same(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+def _same(before: Sequence[Any], now: Sequence[Any]) -> bool:
     """Compare all at once: each comparison waits for the GPU."""
     import torch
 
-    return bool(torch.equal(torch.cat([*before.values()]), torch.cat([*now.values()])))
+    return bool(torch.equal(torch.cat([*before]), torch.cat([*now])))

@@ -31,7 +31,7 @@ from ..workers.request_loop import GPU_FAULTS, Handler, describe, serve_requests
 from .batch import CallBatch
 from .executor import PlanExecutor, bytes_of, loaded_plan
 from .faults import FaultAnswers
-from .kept_weights import KeptWeights
+from .kept_weights import KeptWeights, Packed
 from .operators import kind_and_family
 from .random_bytes import RandomBytes
 from .saved import not_a_plan
@@ -161,7 +161,7 @@ class ReplayWorker:
             return {"reason": str(reason)}
         except Exception as error:  # what another process wrote may be anything
             return {"reason": not_a_plan(error)}
-        self._watch_kept(executor, restored, settle)
+        self._watch_kept(number, executor, restored, settle)
         self._clock.graph = graph and self._device != "cpu"
         batch = CallBatch(number, executor, self._laid_out(executor, calls, restored))
         captured = [self._captured(batch, place) for place in range(len(calls))]
@@ -185,10 +185,10 @@ class ReplayWorker:
         self._clock.settle()
         return {"reason": None}
 
-    def _watch_kept(self, executor: PlanExecutor, restored: Collection[str], timed: bool) -> None:
+    def _watch_kept(self, number: int, executor: PlanExecutor, restored: Collection[str], timed: bool) -> None:
         """Watch what nothing puts back, if the batch is timed: of a check's call all side effects are looked for."""
-        kept = {name: tensor for name, tensor in self._weights.items() if name not in restored}
-        kept |= {f"what prepare made ({number})": tensor for number, tensor in executor.packed.items()}
+        kept: dict[str | Packed, Any] = {key: item for key, item in self._weights.items() if key not in restored}
+        kept |= {(number, packed): tensor for packed, tensor in executor.packed.items()}
         with self._writing:
             self._kept.watch(kept if timed else {})
 

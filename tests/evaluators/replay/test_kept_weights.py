@@ -55,6 +55,34 @@ def broken(folder: Path, plan: LaunchPlan, restored: list[str], timed: bool) -> 
     return found
 
 
+def packs(step_of_packing: TorchStep) -> LaunchPlan:
+    packing = LaunchPlan(
+        inputs=(), weights={"w": 0}, layouts={0: LAYOUT}, codes={}, steps=(step_of_packing,), outputs=(1,),
+        returns="tuple",
+    )  # fmt: skip
+    return LaunchPlan(
+        inputs=(0,), weights={"w": 1}, packing=packing, packed=(2,), layouts=dict.fromkeys(range(3), LAYOUT), codes={},
+        steps=(step("aten.relu.default", 0, result=3),), outputs=(3,), returns="tensor",
+    )  # fmt: skip
+
+
+def test_two_plans_pack_the_same_weights_each_in_its_own_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As finalists of a search do, in one process."""
+    monkeypatch.chdir(tmp_path)
+    worker, weights = ReplayWorker("cpu"), Handover("cpu").give([torch.ones(4)], tmp_path / "weights", False)
+    for number, operator in enumerate(["aten.clone.default", "aten.neg.default"]):
+        path = tmp_path / f"plan{number}.json"
+        path.write_text(packs(step(operator, 0, result=1)).model_dump_json())
+        assert worker.load_plan(number, str(path), [], str(tmp_path / "none"))["reason"] is None
+    given: Any = {"names": ["w"], "given": weights}
+    for number in (0, 1, 0):
+        inputs = [Handover("cpu").give([torch.ones(4)], tmp_path / "inputs", False)]
+        prepared = worker.prepare(number, [[0, None]], given, inputs, None, [], graph=False, watch=False, settle=True)
+        assert prepared["reason"] is None and worker.go()["samples_ms"]
+        assert "violations" not in worker.outputs([0], str(tmp_path / "out"), False, [])
+        given = None
+
+
 @pytest.mark.parametrize(
     ("what", "restored", "second"),
     [
