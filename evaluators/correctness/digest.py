@@ -14,8 +14,8 @@ from typing import Any
 
 ROW = 1 << 14
 """Elements that are summed into one number, and the number of keys."""
-ROWS = 1 << 10
-"""Rows at a time: bounds the memory of what is computed."""
+ROWS = {"cpu": 1 << 2, "cuda": 1 << 10}
+"""Rows at a time: bounds the memory of what is computed. On a CPU it stays in a cache."""
 
 
 def digest(tensor: Any) -> Any:
@@ -28,7 +28,7 @@ def digest(tensor: Any) -> Any:
     words = _words(tensor)
     keys = _keys(tensor.device)
     sums = []
-    whole, step = words.numel() // ROW * ROW, ROW * ROWS
+    whole, step = words.numel() // ROW * ROW, ROW * ROWS[tensor.device.type]
     for start in range(0, whole, step):
         rows = words[start : min(whole, start + step)].view(-1, ROW)
         sums.append(_row_sums_on_cpu(rows, keys) if rows.device.type == "cpu" else (rows * keys).sum(dim=1))
@@ -38,12 +38,11 @@ def digest(tensor: Any) -> Any:
 
 
 def _row_sums_on_cpu(rows: Any, keys: Any) -> Any:
-    """Return the sums without storing products, in a fifth of the time of torch's, and without its pool of threads,
-    which would spin afterwards."""
-    import numpy as np
+    """Return the sums by NumPy: in a third of the time of torch's, and without its pool of threads, which would spin
+    afterwards. A method of the array's type, unlike a function of the module, cannot be replaced by a kernel."""
     import torch
 
-    return torch.from_numpy(np.einsum("ij,j->i", rows.numpy(), keys.numpy()))
+    return torch.from_numpy(rows.numpy().dot(keys.numpy()))
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import random
 
+import numpy
 import pytest
 import torch
 from kernelwright.evaluators.correctness.digest import ROW, digest
@@ -34,3 +35,8 @@ def test_bits_count_in_logical_order() -> None:
     assert not torch.equal(digest(torch.tensor([0.0])), digest(torch.tensor([-0.0])))
     nan = torch.full((ROW,), float("nan"))
     assert torch.equal(digest(nan), digest(nan.clone()))
+
+
+def test_a_kernel_in_the_same_process_cannot_replace_what_sums() -> None:
+    with pytest.raises(TypeError):
+        numpy.ndarray.dot = lambda *_: 0
