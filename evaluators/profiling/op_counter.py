@@ -14,7 +14,7 @@ from ..languages.base import imported_supports
 from ..workers.channel import Message
 from ..workers.modules import outputs_of
 from .hidden_scores import HiddenScores
-from .operator_kinds import FREE, GATHERS, LAYOUT, LEAVING, LEAVING_KIND, classify
+from .operator_kinds import FREE, GATHERS, LAYOUT, LEAVING, LEAVING_KIND, classify, is_replaced_by_parts
 from .products import Widened, larger, product_flops, product_of, tensors_in, visible_share
 
 
@@ -95,10 +95,10 @@ def _observing(
             if (own := _python_operator(func, args)) is not None:
                 with self, contextlib.nullcontext() if torch._C._len_torch_function_stack() else Leaving():
                     return own(*args, **kwargs)
-            if func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
+            if is_replaced_by_parts(func):
                 # Within such an operator: elsewhere torch has replaced it by its parts before.
                 with self:
-                    return func.decompose(*args, **kwargs)
+                    return func._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
             result = func(*args, **kwargs)
             operator = _describe(func, args, kwargs, result, widened)
             widened.note(func, args, result)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 FREE, LAYOUT, COMPUTE, LEAVING_KIND = "free", "layout", "compute", "leaving"
 """Views and allocation; copies of whole tensors; everything else; data passed to another library."""
@@ -93,3 +94,14 @@ def classify(name: str, namespace: str, tags: Collection[str], is_view: bool) ->
         if part in plain:
             return COMPUTE, family
     return COMPUTE, "reductions" if "reduction" in tags else plain
+
+
+def is_replaced_by_parts(operator: Any) -> bool:
+    """Return whether torch calls other operators in place of this one, unless it is in inference mode.
+
+    Decompositions that are written in Python do not count: torch has them for operators that it does execute.
+    """
+    import torch
+
+    key = torch._C.DispatchKey.CompositeImplicitAutograd
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), key))

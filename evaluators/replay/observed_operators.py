@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..profiling.operator_kinds import is_replaced_by_parts
 from ..profiling.products import tensors_in
 from .operators import BROUGHT
 
@@ -42,9 +43,9 @@ def operators_observed(on_operator: Operator, call_foreign: ForeignOperator) -> 
             if func.namespace not in BROUGHT:
                 with self:
                     return call_foreign(func, args, kwargs or {})
-            if func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
-                with self:  # in inference mode torch has not replaced it by its parts
-                    return func.decompose(*args, **(kwargs or {}))
+            if is_replaced_by_parts(func):
+                with self:  # in inference mode torch has not done so
+                    return func._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **(kwargs or {}))
             result = func(*args, **(kwargs or {}))
             on_operator(func, args, kwargs or {}, result)
             return result

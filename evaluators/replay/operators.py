@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..profiling.operator_kinds import classify
+from ..profiling.operator_kinds import classify, is_replaced_by_parts
 from .values import UnplannableCallError
 
 BROUGHT = ("aten", "prims")
@@ -93,9 +93,7 @@ def kind_of(name: str) -> str:
 
 def kind_and_family(name: str) -> tuple[str, str]:
     """Return kind and family of an operator. Raises `UnplannableCallError`."""
-    import torch
-
     found = allowed_operator(name)
     # What torch replaces by parts may return a view or a copy, as `contiguous` does; a recording has the parts.
-    is_view = found.is_view and not found.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
+    is_view = found.is_view and not is_replaced_by_parts(found)
     return classify(found.overloadpacket.__name__, found.namespace, {tag.name for tag in found.tags}, is_view)

@@ -350,6 +350,13 @@ def test_in_inference_mode_the_parts_of_operators_are_recorded() -> None:
     assert steps == ["aten.t.default", "aten.clone.default", "aten.view.default", "aten._to_copy.default"]
 
 
+def test_what_torch_executes_as_one_operator_is_recorded_as_one() -> None:
+    """Although it has a decomposition in Python, for compilers."""
+    plan, _ = planned(lambda model, x: torch.nn.functional.interpolate(x.view(1, 1, *x.shape), scale_factor=2))
+    steps = [step.operator for step in plan.steps if isinstance(step, TorchStep)]
+    assert steps == ["aten.view.default", "aten.upsample_nearest2d.default"]
+
+
 @pytest.mark.parametrize("name", ["contiguous.default", "reshape.default", "flatten.using_ints", "to.dtype"])
 def test_what_may_copy_is_no_view_in_a_forged_plan(name: str) -> None:
     assert kind_and_family(f"aten.{name}")[0] == "compute"
