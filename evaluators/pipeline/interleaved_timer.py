@@ -78,8 +78,8 @@ class InterleavedTimer:
     ) -> InterleavedTimes:
         """Time interleaved with the reference, or with `prune_above_ms` alone and only until they are that slow.
 
-        `worker_pid` and `more_pids` are the processes that candidates run in. The first `rivals` candidates are timed
-        until the fastest is known, if that is possible (`sampling.interleave`).
+        `worker_pid` and `more_pids` are the processes that candidates run in. The first of `rivals`
+        candidates is timed until it is known whether another is faster, if possible (`sampling.interleave`).
         """
         graph = self._settings.graph
         names = [] if prune_above_ms is not None else self._fresh_baselines(reference_client)

@@ -72,10 +72,10 @@ def interleave(
     all there is. `overhead_ms` is subtracted from every sample (see `overhead`). `watch` is called after each chunk,
     when nothing is timed.
 
-    The first `rivals` kernels are compared with each other: where intervals overlap when time is up, sampling goes on
-    (`_undecided`). The interval of six samples is their range, so one slow call would hide any difference. Intervals of
-    equal kernels are apart so rarely (Schenker and Gentleman, The American Statistician 55, 2001) that a look at them
-    after each further round leaves the chance of that below the 2.5 % of a single interval.
+    The first of `rivals` kernels is compared with the fastest of the others: where their intervals overlap when time is
+    up, sampling goes on (`_undecided`). The interval of six samples is their range, so one slow call would hide any
+    difference. Intervals of equal kernels are apart so rarely (Schenker and Gentleman, The American Statistician 55,
+    2001) that a look at them after each further round leaves the chance of that below the 2.5 % of a single interval.
     """
     start = time.perf_counter()
     everyone = [_Series(timer, sampling, overhead_ms) for timer in timers]
@@ -104,12 +104,14 @@ def interleave(
 
 
 def _undecided(rivals: Sequence[_Series]) -> bool:
-    """Return whether more samples may tell the fastest of several kernels from the others."""
+    """Return whether more samples may tell whether any of several kernels is faster than the first."""
     most = min(DECISIVE_SAMPLES, *(series.sampling.max_samples for series in rivals)) if rivals else 0
     if all(series.precise or len(series.samples) >= most for series in rivals):
         return False
-    fastest, *others = sorted((series.measurement for series in rivals), key=lambda found: found.median_ms)
-    return any(other.interval_ms[0] <= fastest.interval_ms[1] for other in others)
+    first, *others = (series.measurement for series in rivals)
+    fastest = min(others, key=lambda found: found.median_ms, default=first)
+    overlap = fastest.interval_ms[0] <= first.interval_ms[1] and first.interval_ms[0] <= fastest.interval_ms[1]
+    return overlap and fastest is not first
 
 
 class _Series:
