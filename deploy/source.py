@@ -79,7 +79,7 @@ def read_evidence(path: Path, source: str) -> Mapping[str, Any]:
     lines = [line for line in source_lines(described) if line.startswith(HEADER[1])]
     try:
         found = literal(lines[0].partition(":")[2]) if lines else None
-        json.dumps(found)  # what the package states of it
+        json.dumps(found, allow_nan=False)  # what the package states of it
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
         found = None
     if not isinstance(found, dict) or found.get("correctness") is not True:
@@ -90,9 +90,18 @@ def read_evidence(path: Path, source: str) -> Mapping[str, Any]:
             "and deploy its result"
         )
     for name, kind in _NEEDED.items():
-        if not isinstance(found.get(name), kind):
+        if not isinstance(found.get(name), kind) or isinstance(found[name], bool):
             raise KernelError(f"{path}: its header has no {name} as optimize writes it; deploy what optimize wrote")
+    if not _is_interval(found.get("interval")):
+        raise KernelError(f"{path}: its header has no interval as optimize writes it; deploy what optimize wrote")
     return found
+
+
+def _is_interval(value: Any) -> bool:
+    """Return whether a value is two numbers, or None."""
+    return value is None or (
+        isinstance(value, list | tuple) and len(value) == 2 and all(isinstance(bound, _NUMBER) for bound in value)
+    )
 
 
 def licence_of(path: Path, source: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -29,6 +30,7 @@ TIMEOUT_S = 600.0
 """Seconds for compiling and checking all kernels."""
 _MODULES = Path(__file__).parent / "package"
 _TEMPLATES = Path(__file__).parent / "templates"
+_VERSION = re.compile(r"\d[\w.+!-]*")
 _OLDEST_PYTHON = "3.10"
 HUB_FOLDER = Path("build", "torch-universal")
 """Where Hugging Face's package `kernels` looks for pure Python kernels."""
@@ -243,8 +245,8 @@ def _dependencies(entries: Sequence[Entry]) -> list[str]:
     found = {"torch>=2.6": None}
     for entry in entries:
         language = "triton" if entry.measured.kernel.language is TRITON else str(entry.measured.kernel.language)
-        version = entry.measured.evidence.get(language)
-        found[f"{language}>={version}" if version else language] = None
+        version = str(entry.measured.evidence.get(language, ""))
+        found[f"{language}>={version}" if _VERSION.fullmatch(version) else language] = None
     return list(found)
 
 

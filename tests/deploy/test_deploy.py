@@ -154,6 +154,8 @@ def test_triton_kernels_of_two_sizes_serve_a_range(tmp_path: Path) -> None:
         ({"workload": None}, "", "its header has no workload as optimize writes it"),
         ({"sizes": [1, 2]}, "", "its header has no sizes as optimize writes it"),
         ({"latency_ms": "fast"}, "", "its header has no latency_ms as optimize writes it"),
+        ({"speedup_ratio": True}, "", "its header has no speedup_ratio as optimize writes it"),
+        ({"interval": "wide"}, "", "its header has no interval as optimize writes it"),
         ({"device": {"a set"}}, "", "was not verified"),
         ({}, "# Proprietary and confidential\n", "says 'Proprietary', so its licence forbids to deploy it"),
         ({}, "# Copyright 2026 A. All rights reserved.\n", "says 'All rights reserved'"),
