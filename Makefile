@@ -26,7 +26,7 @@ LOCKED := $(INSTALL) --no-deps --require-hashes -r
 CHECKED := $(INSTALL) --no-build-isolation -c constraints.txt
 # pip would compile on one core, with the tests of packages and 45 MB of models, of which next to none is imported. A few
 # files are not for this version of Python.
-COMPILED := $(BIN)/python -m compileall -qq -j 0 -x '/(tests?|transformers/models)/' $(VENV)/lib || true
+COMPILED := $(BIN)/python -m compileall -qq -j 0 -x 'site-packages/.*(/tests?/|transformers/models/)' $(VENV)/lib || true
 $(READY): pyproject.toml constraints.txt requirements/setup.txt
 	$(PYTHON) -m venv $(VENV_OPTIONS) $(VENV)
 	$(LOCKED) requirements/setup.txt
