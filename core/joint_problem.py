@@ -25,7 +25,7 @@ class JointProblem(TorchProblem):
     members: Mapping[str, TorchProblem] = field(default_factory=dict)
     """The problem at each workload, by name."""
     free: FreeSize | None = None
-    """The free size, if there is one: the workloads are values of its range, in all of which kernels must be correct."""
+    """The free size, if there is one: kernels must be correct in its whole range, of which the workloads are values."""
 
     @classmethod
     def of_all(cls, problem: TorchProblem, most: int | None = None) -> TorchProblem:

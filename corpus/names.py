@@ -36,7 +36,7 @@ def kernelbench_number(stem: str) -> str | None:
 
 
 def is_file(path: Path) -> bool:
-    """Return whether the path is an accessible file; False for a name that is too long or in a folder without access."""
+    """Return whether the path is an accessible file; False for a name that is too long, or in a closed folder."""
     try:
         return path.is_file()
     except OSError:

@@ -65,7 +65,13 @@ class Passed:
             self._before: list[str] = config.workerinput["passed"]  # type: ignore[attr-defined]
         else:
             self._before = self._file.read_text().splitlines() if self._file.exists() else []
+            self._failures.unlink(missing_ok=True)
         self._called: set[str] = set()
+
+    @property
+    def _failures(self) -> Path:
+        assert self._file is not None
+        return self._file.with_name(f"{self._file.name}.failed.txt")
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -83,7 +89,7 @@ class Passed:
             return
         if report.failed:
             text = f"{report.nodeid} ({report.when}, {report.duration:.0f} s)\n{report.longreprtext}\n\n"
-            _append(self._file.with_name(f"{self._file.name}.failed.txt"), text)
+            _append(self._failures, text)
         elif report.when == "call":
             self._called.add(report.nodeid)
         elif report.when == "teardown" and report.nodeid in self._called:

@@ -91,6 +91,7 @@ def test_a_run_goes_on_with_what_did_not_pass(tmp_path: Path) -> None:
     second = run(tmp_path)
     assert second.returncode == pytest.ExitCode.OK
     assert "2 passed, 2 deselected" in second.stdout
+    assert not (tmp_path / "done" / "passed.txt.failed.txt").exists()
     third = run(tmp_path, "-n", "1")
     assert third.returncode == pytest.ExitCode.OK
     assert "no tests ran" in third.stdout
