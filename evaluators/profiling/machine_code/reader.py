@@ -13,7 +13,7 @@ from ...languages.cubin import nvidia_tool
 from .facts import facts_of
 from .listing import read_listing
 
-_TIMEOUT_S = 5.0
+_TIMEOUT_S = 20.0
 _KEPT = 32
 """Kernels whose facts are kept in this process."""
 _ELF = b"\x7fELF"
