@@ -32,10 +32,10 @@ class KeptWeights:
         self._before.clear()
         self._watched.clear()
 
-    def watch(self, tensors: Mapping[str | Packed, Any]) -> None:
-        """Watch these in the next batch, and no others."""
-        self._watched = dict(tensors)
-        for key, tensor in tensors.items():
+    def watch(self, weights: Mapping[str, Any], plan: int, packed: Mapping[int, Any]) -> None:
+        """Watch these weights in the next batch, and what a plan packed of them, by number; and no others."""
+        self._watched = {**weights, **{(plan, number): tensor for number, tensor in packed.items()}}
+        for key, tensor in self._watched.items():
             if key not in self._before:
                 self._before[key] = digest(tensor)
 

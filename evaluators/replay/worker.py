@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from ..workers.request_loop import GPU_FAULTS, Handler, describe, serve_requests
 from .batch import CallBatch
 from .executor import PlanExecutor, bytes_of, loaded_plan
 from .faults import FaultAnswers
-from .kept_weights import KeptWeights, Packed
+from .kept_weights import KeptWeights
 from .operators import kind_and_family
 from .random_bytes import RandomBytes
 from .saved import not_a_plan
@@ -161,7 +161,9 @@ class ReplayWorker:
             return {"reason": str(reason)}
         except Exception as error:  # what another process wrote may be anything
             return {"reason": not_a_plan(error)}
-        self._watch_kept(number, executor, restored, settle)
+        with self._writing:  # of a check's call all side effects are looked for
+            kept = {name: item for name, item in self._weights.items() if settle and name not in restored}
+            self._kept.watch(kept, number, executor.packed if settle else {})
         self._clock.graph = graph and self._device != "cpu"
         batch = CallBatch(number, executor, self._laid_out(executor, calls, restored))
         captured = [self._captured(batch, place) for place in range(len(calls))]
@@ -184,13 +186,6 @@ class ReplayWorker:
         self._clock.graph = False
         self._clock.settle()
         return {"reason": None}
-
-    def _watch_kept(self, number: int, executor: PlanExecutor, restored: Collection[str], timed: bool) -> None:
-        """Watch what nothing puts back, if the batch is timed: of a check's call all side effects are looked for."""
-        kept: dict[str | Packed, Any] = {key: item for key, item in self._weights.items() if key not in restored}
-        kept |= {(number, packed): tensor for packed, tensor in executor.packed.items()}
-        with self._writing:
-            self._kept.watch(kept if timed else {})
 
     def _pack(self, number: int, executor: PlanExecutor) -> None:
         """Let a plan pack the weights, if they are new to it."""
