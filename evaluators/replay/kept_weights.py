@@ -34,7 +34,9 @@ class KeptWeights:
 
     def watch(self, weights: Mapping[str, Any], plan: int, packed: Mapping[int, Any]) -> None:
         """Watch these weights in the next batch, and what a plan packed of them, by number; and no others."""
-        self._watched = {**weights, **{(plan, number): tensor for number, tensor in packed.items()}}
+        self._watched = {(plan, number): tensor for number, tensor in packed.items()}
+        for name, tensor in weights.items():
+            self._watched[name] = tensor
         for key, tensor in self._watched.items():
             if key not in self._before:
                 self._before[key] = digest(tensor)
