@@ -1,6 +1,6 @@
 """Records a run of `optimize` as a terminal shows it: the picture in README.
 
-    python benchmarks/record_session.py --kernel level1/1_94.py --target-speedup 1.3 --svg docs/images/optimize.svg
+    python benchmarks/record_session.py --kernel 1_94 --target-speedup 1.3 --svg docs/images/optimize.svg
 
 The run is a real one, by the built-in rules, in an empty folder and with an empty archive.
 """
@@ -48,7 +48,7 @@ def main() -> None:
     screen = Console(file=io.StringIO(), record=True, width=given.width, highlight=False)
     display = Recorded(Display())
     display.console = screen
-    screen.print(f"[bold green]$[/] optimize --kernel {given.kernel} --target-speedup {given.target_speedup:g}")
+    screen.print(f"[bold green]$[/] optimize {given.kernel} --target-speedup {given.target_speedup:g}")
     with tempfile.TemporaryDirectory() as folder:
         os.environ["KERNELWRIGHT_CACHE"] = str(Path(folder, "cache"))
         os.chdir(folder)
